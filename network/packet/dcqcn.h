@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+// DCQCN's reaction point as pure integer arithmetic: the sender's rate, its target and alpha.
+// Rates are bits per second; alpha and g are fixed point with 62 fraction bits, so that a value
+// decayed lazily equals the value decayed by fired timers, bit for bit, on any machine.
+//
+// Two published orderings (protocols 5.3):
+//   vendor  alpha ages on its own timer; a notification is remembered and the rate is cut by the
+//           next tick of the cut timer, with the aged alpha. One notification at 100 Gb/s leaves
+//           50.777 Gb/s. No byte counter; one additive step, then hyper steps.
+//   paper   SIGCOMM'15: cut at once with the old alpha, then raise alpha. One notification leaves
+//           50.0 Gb/s. Increase on a timer and on a byte counter.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace trainyard {
+
+enum class DcqcnOrder : uint8_t { vendor, paper };
+
+struct DcqcnParams {
+  DcqcnOrder order = DcqcnOrder::vendor;
+  uint64_t g = uint64_t{1} << 54;  ///< Q62; 1/256
+  int64_t alpha_timer_ps = 1'000'000;
+  int64_t cut_timer_ps = 4'000'000;  ///< vendor: period of the cut timer
+  int64_t cut_offset_ps = 1'000;     ///< vendor: the cut timer trails the alpha timer by this
+  int64_t increase_timer_ps = 300'000'000;
+  int64_t byte_counter = 0;  ///< bytes per byte-counter event; 0: none
+  int fast_recovery_steps = 1;
+  int64_t additive_bps = 0, hyper_bps = 0;
+  /// Added to the steps above per 25 Gb/s of line rate.
+  int64_t additive_per_25g_bps = 0, hyper_per_25g_bps = 0;
+  bool hyper_scaled = false;  ///< i x hyper step (paper) instead of a constant one
+  bool clamp_target = false;  ///< target = current rate at every cut
+  int64_t min_bps = 100'000'000;
+};
+
+/// Rate state of one queue pair. All methods take and keep absolute times in ps.
+class Dcqcn {
+ public:
+  static constexpr uint64_t kOne = uint64_t{1} << 62;
+
+  void init(const DcqcnParams& p, int64_t line_bps) {
+    *this = Dcqcn();
+    line_ = rate_ = target_ = line_bps;
+    const auto scaled = [&](int64_t per_25g) {
+      return static_cast<int64_t>(static_cast<__int128>(per_25g) * line_bps / 25'000'000'000);
+    };
+    additive_ = p.additive_bps + scaled(p.additive_per_25g_bps);
+    hyper_ = p.hyper_bps + scaled(p.hyper_per_25g_bps);
+  }
+
+  [[nodiscard]] int64_t rate() const { return rate_; }
+  [[nodiscard]] int64_t target() const { return target_; }
+  [[nodiscard]] int64_t line() const { return line_; }
+  [[nodiscard]] uint64_t alpha() const { return alpha_; }
+  [[nodiscard]] bool active() const { return active_; }  ///< has ever been notified
+
+  /// vendor: remembers the notification. @returns the time of the next cut tick to schedule, or
+  /// -1 when one is already scheduled.
+  int64_t vendor_notify(const DcqcnParams& p, int64_t now) {
+    if (!active_) {
+      active_ = true;
+      alpha_ = kOne;
+      target_ = rate_;
+      alpha_origin_ = now;
+      alpha_ticks_ = 0;
+      alpha_notified_ = false;  // the notification that starts the timers does not feed alpha
+    } else {
+      // Ticks strictly before now: a notification at the instant of a tick counts for that tick.
+      age_alpha(p, (now - alpha_origin_ - 1) / p.alpha_timer_ps);
+      alpha_notified_ = true;
+    }
+    if (cut_pending_) return -1;
+    cut_pending_ = true;
+    const int64_t first = alpha_origin_ + p.cut_timer_ps + p.cut_offset_ps;
+    if (now < first) return first;
+    return first + ((now - first) / p.cut_timer_ps + 1) * p.cut_timer_ps;
+  }
+
+  /// vendor: the scheduled cut tick.
+  void vendor_cut(const DcqcnParams& p, int64_t now) {
+    age_alpha(p, (now - alpha_origin_) / p.alpha_timer_ps);
+    cut_pending_ = false;
+    cut(p, stage_ != 0);
+  }
+
+  /// paper: cut at once, then raise alpha.
+  void paper_notify(const DcqcnParams& p, int64_t now) {
+    if (!active_) {
+      active_ = true;
+      alpha_ = kOne;
+    } else {
+      // No notification for a whole period decays alpha, once per period.
+      for (int64_t n = (now - alpha_origin_) / p.alpha_timer_ps; n > 0 && alpha_ > 0; --n) {
+        alpha_ = decayed(p, alpha_);
+      }
+    }
+    alpha_origin_ = now;
+    cut(p, true);
+    alpha_ = decayed(p, alpha_) + p.g;
+  }
+
+  /// One event of the increase timer.
+  void increase_by_timer(const DcqcnParams& p) {
+    if (stage_ < 1'000'000) ++stage_;
+    increase(p);
+  }
+
+  /// Counts sent bytes. @returns true when the byte counter fired and the rate may have changed.
+  bool sent(const DcqcnParams& p, int64_t bytes) {
+    if (p.byte_counter == 0 || !active_) return false;
+    bytes_ += bytes;
+    if (bytes_ < p.byte_counter) return false;
+    bytes_ -= p.byte_counter;
+    if (byte_stage_ < 1'000'000) ++byte_stage_;
+    increase(p);
+    return true;
+  }
+
+  /// True when further timer increases change nothing but the stage.
+  [[nodiscard]] bool recovered() const { return rate_ >= line_ - 1 && target_ >= line_; }
+  /// `n` timer periods passed unobserved (the queue pair was idle).
+  void age_increase(const DcqcnParams& p, int64_t n) {
+    for (; n > 0 && !recovered(); --n) increase_by_timer(p);
+    stage_ = static_cast<int>(std::min<int64_t>(stage_ + n, 1'000'000));
+  }
+
+ private:
+  static uint64_t decayed(const DcqcnParams& p, uint64_t alpha) {
+    return static_cast<uint64_t>(
+        (static_cast<unsigned __int128>(alpha) * (kOne - p.g)) >> 62);
+  }
+
+  void age_alpha(const DcqcnParams& p, int64_t due) {
+    while (alpha_ticks_ < due) {
+      ++alpha_ticks_;
+      alpha_ = decayed(p, alpha_);
+      if (alpha_notified_) {
+        alpha_ += p.g;
+        alpha_notified_ = false;
+      } else if (alpha_ == 0) {
+        alpha_ticks_ = due;
+      }
+    }
+  }
+
+  void cut(const DcqcnParams& p, bool increased_since) {
+    if (p.clamp_target || increased_since) target_ = rate_;
+    // rate * (1 - alpha / 2), rounded down to whole bits per second.
+    const auto cut_rate = static_cast<int64_t>(
+        (static_cast<unsigned __int128>(rate_) * ((kOne << 1) - alpha_)) >> 63);
+    rate_ = std::max(p.min_bps, cut_rate);
+    stage_ = byte_stage_ = 0;
+    bytes_ = 0;
+  }
+
+  /// After an increase event: `stage_` and `byte_stage_` already count it.
+  void increase(const DcqcnParams& p) {
+    const int f = p.fast_recovery_steps;
+    const bool one_counter = p.byte_counter == 0;
+    const int most = one_counter ? stage_ : std::max(stage_, byte_stage_);
+    // With one counter exactly one additive step comes before the hyper steps.
+    const int least = one_counter ? stage_ - 1 : std::min(stage_, byte_stage_);
+    if (least > f) {
+      target_ += hyper_ * (p.hyper_scaled ? least - f : 1);
+    } else if (most > f) {
+      target_ += additive_;
+    }
+    target_ = std::min(target_, line_);
+    rate_ = std::min(line_, rate_ / 2 + target_ / 2);
+  }
+
+  int64_t line_ = 0, rate_ = 0, target_ = 0, additive_ = 0, hyper_ = 0;
+  uint64_t alpha_ = kOne;
+  int64_t alpha_origin_ = 0;
+  int64_t alpha_ticks_ = 0;
+  int64_t bytes_ = 0;
+  int stage_ = 0, byte_stage_ = 0;
+  bool active_ = false, alpha_notified_ = false, cut_pending_ = false;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// The interface between the timeline and collective algorithms (implemented in workload/).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/op_graph.h"
+#include "sim/params.h"
+
+namespace trainyard {
+
+/// Where ranks are: the server (scale-up domain) of each.
+struct Placement {
+  std::shared_ptr<const std::vector<uint32_t>> server;  ///< rank -> server; null: one rank each
+  [[nodiscard]] uint32_t node_of(uint32_t rank) const { return server ? (*server)[rank] : rank; }
+};
+
+/// One call of a collective on a communicator of at least two members.
+struct CollectiveRequest {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  int64_t bytes = 0;  ///< Chakra's convention, see Op::bytes; > 0
+  const std::vector<uint32_t>* members = nullptr;  ///< ranks, in ring order
+  Placement placement;
+};
+
+/// A message of a collective between two members (indices into the communicator).
+struct CollectiveSend {
+  uint32_t src = 0, dst = 0;
+  int64_t bytes = 0;     ///< > 0
+  uint32_t channel = 0;  ///< messages of one edge and channel keep their order
+  uint32_t token = 0;    ///< the algorithm's own, returned in delivered()
+};
+
+/// A collective in progress. The timeline tells it what happened, it answers what to send next and
+/// who is done. A message starts only when both its ends have arrived (receive buffers are posted
+/// by the receiver's kernel).
+class CollectiveRun {
+ public:
+  virtual ~CollectiveRun() = default;
+  /// `member` has entered the collective.
+  virtual void arrived(uint32_t member, std::vector<CollectiveSend>& sends,
+                       std::vector<uint32_t>& done) = 0;
+  /// A message is with its receiver.
+  virtual void delivered(const CollectiveSend& send, std::vector<CollectiveSend>& sends,
+                         std::vector<uint32_t>& done) = 0;
+};
+
+class CollectiveAlgorithm {
+ public:
+  virtual ~CollectiveAlgorithm() = default;
+  [[nodiscard]] virtual std::string name() const = 0;
+  [[nodiscard]] virtual bool supports(CollectiveKind kind) const = 0;
+  [[nodiscard]] virtual std::unique_ptr<CollectiveRun> begin(
+      const CollectiveRequest& request) const = 0;
+  /// Payload bytes that one member sends: the closed form that the run must match.
+  [[nodiscard]] virtual int64_t sent_per_member(const CollectiveRequest& request) const = 0;
+};
+
+/// Factory of category "collective", from the `collectives` block of a scenario.
+using CollectiveFactory = std::function<std::unique_ptr<CollectiveAlgorithm>(const Params&)>;
+
+/// nccl-tests' factor from algbw to busbw for `n` ranks.
+double busbw_factor(CollectiveKind kind, uint32_t n);
+
+/// Chooses an algorithm per call.
+class CollectiveSelector {
+ public:
+  virtual ~CollectiveSelector() = default;
+  /// Throws UserError naming the kind when no algorithm is built for it.
+  [[nodiscard]] virtual const CollectiveAlgorithm& choose(
+      const CollectiveRequest& request) const = 0;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// What a timeline run leaves behind, as plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/op_graph.h"
+#include "sim/units.h"
+
+namespace trainyard {
+
+/// One bar of the timeline: an op (or a part of one) on a stream of a rank.
+struct Span {
+  enum class Kind : uint8_t { compute, collective, send, recv, memory, wait };
+  uint32_t rank = 0;
+  Kind kind = Kind::compute;
+  std::string name;
+  std::string stream;
+  Time begin, end;
+};
+
+/// Time of one rank, split so that the parts sum to the step:
+/// step = compute + exposed_comm + host + wait + idle. Hidden communication overlaps compute.
+struct RankTimes {
+  uint32_t rank = 0;
+  Time finish;        ///< end of its last op
+  Time compute;       ///< at least one compute op running
+  Time host;          ///< only CPU-side ops of a trace running
+  Time exposed_comm;  ///< no compute, bytes of this rank moving
+  Time hidden_comm;   ///< bytes moving behind compute
+  Time wait;          ///< nothing running or moving, waiting for a peer in a collective or recv
+  Time idle;          ///< none of these (pipeline bubble, or finished early)
+};
+
+/// One executed collective.
+struct CollectiveRecord {
+  uint32_t index = 0;
+  std::string name;  ///< of the op on the first member
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  std::string algorithm;  ///< "ring", "direct"
+  std::string group;      ///< communicator name
+  uint32_t ranks = 0;
+  int64_t bytes = 0;  ///< Chakra's convention, see Op::bytes
+  Time first_arrival, start, finish;  ///< start = last member arrived
+  Time wait_max;                      ///< start - first_arrival: the longest wait for a peer
+  uint64_t transfers = 0;
+  int64_t wire_payload = 0;           ///< payload bytes moved over all its transfers
+  uint64_t transmissions = 0;         ///< link transmissions of its data and ACK packets
+  double algbw_gbytes_per_s = 0;      ///< bytes / (finish - start); all-gather: N x bytes
+  double busbw_gbytes_per_s = 0;      ///< algbw x the factor of nccl-tests for the kind
+};
+
+}  // namespace trainyard

@@ -1,0 +1,572 @@
+// SPDX-License-Identifier: MIT
+#include "sim/timeline.h"
+
+#include <algorithm>
+#include <queue>
+
+#include "sim/dice.h"
+#include "sim/errors.h"
+
+namespace trainyard {
+namespace {
+
+constexpr uint32_t kNone = 0xffffffffU;
+// Longest stretch that the fabric runs without a look at progress and interrupts.
+constexpr Time kSlice = Time::us(200);
+
+}  // namespace
+
+double busbw_factor(CollectiveKind kind, uint32_t n) {
+  const double ranks = n;
+  switch (kind) {
+    case CollectiveKind::all_reduce: return 2.0 * (ranks - 1) / ranks;
+    case CollectiveKind::all_gather:
+    case CollectiveKind::reduce_scatter:
+    case CollectiveKind::reduce_scatter_block:
+    case CollectiveKind::all_to_all: return (ranks - 1) / ranks;
+    default: return 1.0;
+  }
+}
+
+/// What is the same for all ranks of a class.
+struct Timeline::ClassInfo {
+  std::vector<std::vector<uint32_t>> stream_ops;  // fifo streams: ops in issue order
+  std::vector<uint32_t> nth;  // collective: its number within the group; send/recv: within
+                              // (peer, tag, direction)
+};
+
+struct Timeline::RankState {
+  const OpGraph* graph = nullptr;
+  ClassInfo* info = nullptr;
+  std::vector<uint32_t> pending;  // unfinished dependencies per op
+  struct StreamState {
+    uint32_t cursor = 0;  // fifo
+    bool busy = false;
+    std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready;
+  };
+  std::vector<StreamState> streams;
+  uint32_t left = 0;
+  // What runs now, and since when the split below holds.
+  int computing = 0, hosting = 0, moving = 0, waiting = 0;
+  Time since;
+};
+
+struct Timeline::Collective {
+  uint32_t group = 0, nth = 0;
+  uint32_t record = kNone;
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  int64_t bytes = 0;
+  uint32_t first_rank = kNone, first_op = 0;
+  std::unique_ptr<CollectiveRun> run;
+  std::vector<uint32_t> op_of;       // member -> op, kNone before arrival
+  std::vector<Time> arrival;         // member
+  std::vector<char> member_done;
+  uint32_t arrived = 0, done = 0;
+  uint32_t owner = 0;
+};
+
+struct Timeline::Message {
+  uint32_t src = 0, dst = 0;
+  uint32_t send_op = kNone, recv_op = kNone;
+  Time posted_send, posted_recv, start;
+  std::vector<uint64_t> key;
+};
+
+Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
+                   const CollectiveSelector& collectives, TimelineOptions options)
+    : job_(job),
+      fabric_(fabric),
+      compute_(compute),
+      selector_(collectives),
+      options_(std::move(options)) {
+  ranks_.resize(job.ranks.size());
+  times_.resize(job.ranks.size());
+  for (uint32_t r = 0; r < job.ranks.size(); ++r) {
+    const OpGraph* g = job.ranks[r].graph.get();
+    auto& info = classes_[g];
+    if (!info) {
+      info = std::make_unique<ClassInfo>();
+      info->stream_ops.resize(g->streams.size());
+      info->nth.resize(g->ops.size());
+      std::map<uint32_t, uint32_t> per_group;
+      std::map<std::tuple<uint32_t, uint64_t, bool>, uint32_t> per_peer;
+      for (uint32_t i = 0; i < g->ops.size(); ++i) {
+        const Op& op = g->ops[i];
+        if (g->streams[op.stream].order == StreamOrder::fifo) {
+          info->stream_ops[op.stream].push_back(i);
+        }
+        if (op.kind == OpKind::collective) info->nth[i] = per_group[op.group_slot]++;
+        if (op.kind == OpKind::send || op.kind == OpKind::recv) {
+          info->nth[i] = per_peer[{op.peer_slot, op.tag, op.kind == OpKind::send}]++;
+        }
+      }
+    }
+    RankState& s = ranks_[r];
+    s.graph = g;
+    s.info = info.get();
+    s.pending.resize(g->ops.size());
+    for (uint32_t i = 0; i < g->ops.size(); ++i) s.pending[i] = g->dependency_count(i);
+    s.streams.resize(g->streams.size());
+    s.left = static_cast<uint32_t>(g->ops.size());
+    ops_total_ += s.left;
+    times_[r].rank = r;
+  }
+}
+
+Timeline::~Timeline() = default;
+
+std::string Timeline::op_label(uint32_t rank, uint32_t op) const {
+  const OpGraph& g = *ranks_[rank].graph;
+  return "'" + g.name_of(op) + "' (node " + std::to_string(g.ops[op].source_id) + ")";
+}
+
+/// Books the time since the last change of what runs on `rank`.
+void Timeline::account(uint32_t rank) {
+  RankState& s = ranks_[rank];
+  const Time span = now_ - s.since;
+  s.since = now_;
+  if (span.ps() == 0) return;
+  RankTimes& t = times_[rank];
+  if (s.computing > 0) {
+    t.compute += span;
+    if (s.moving > 0) t.hidden_comm += span;
+  } else if (s.moving > 0) {
+    t.exposed_comm += span;
+  } else if (s.hosting > 0) {
+    t.host += span;
+  } else if (s.waiting > 0) {
+    t.wait += span;
+  } else {
+    t.idle += span;
+  }
+}
+
+void Timeline::emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Time end) {
+  if (recorder_ == nullptr || end <= begin) return;
+  const OpGraph& g = *ranks_[rank].graph;
+  recorder_->span({rank, kind, g.name_of(op), g.streams[g.ops[op].stream].name, begin, end});
+}
+
+void Timeline::release(uint32_t rank, uint32_t op) {
+  RankState& s = ranks_[rank];
+  const uint32_t stream = s.graph->ops[op].stream;
+  switch (s.graph->streams[stream].order) {
+    case StreamOrder::free: begin(rank, op); break;
+    case StreamOrder::ready: s.streams[stream].ready.push(op); break;
+    case StreamOrder::fifo: break;
+  }
+}
+
+void Timeline::try_stream(uint32_t rank, uint32_t stream) {
+  RankState& s = ranks_[rank];
+  auto& st = s.streams[stream];
+  if (st.busy) return;
+  switch (s.graph->streams[stream].order) {
+    case StreamOrder::free: return;
+    case StreamOrder::ready: {
+      if (st.ready.empty()) return;
+      const uint32_t op = st.ready.top();
+      st.ready.pop();
+      st.busy = true;
+      begin(rank, op);
+      return;
+    }
+    case StreamOrder::fifo: {
+      const auto& ops = s.info->stream_ops[stream];
+      if (st.cursor >= ops.size() || s.pending[ops[st.cursor]] != 0) return;
+      st.busy = true;
+      begin(rank, ops[st.cursor++]);
+      return;
+    }
+  }
+}
+
+void Timeline::begin(uint32_t rank, uint32_t op) {
+  RankState& s = ranks_[rank];
+  const Op& o = s.graph->ops[op];
+  switch (o.kind) {
+    case OpKind::metadata: finished_.emplace_back(rank, op); return;
+    case OpKind::compute:
+    case OpKind::memory: {
+      const Time d = compute_.duration(*s.graph, op, rank);
+      account(rank);
+      const bool host = s.graph->streams[o.stream].name == "host";
+      (host ? s.hosting : s.computing) += 1;
+      emit(rank, op, o.kind == OpKind::memory ? Span::Kind::memory : Span::Kind::compute, now_,
+           now_ + d);
+      events_.push((now_ + d).ps(), rank, op);
+      return;
+    }
+    case OpKind::collective: begin_collective(rank, op); return;
+    case OpKind::send:
+    case OpKind::recv: begin_message(rank, op); return;
+  }
+}
+
+void Timeline::finish(uint32_t rank, uint32_t op) {
+  RankState& s = ranks_[rank];
+  const Op& o = s.graph->ops[op];
+  account(rank);
+  if (o.kind == OpKind::compute || o.kind == OpKind::memory) {
+    (s.graph->streams[o.stream].name == "host" ? s.hosting : s.computing) -= 1;
+  }
+  ++ops_done_;
+  fingerprint_ += dice(static_cast<uint64_t>(now_.ps()), 100, rank, op);
+  end_ = std::max(end_, now_);
+  if (--s.left == 0) times_[rank].finish = now_;
+  for (const uint32_t* next = s.graph->successors_begin(op); next != s.graph->successors_end(op);
+       ++next) {
+    if (--s.pending[*next] == 0) {
+      release(rank, *next);
+      try_stream(rank, s.graph->ops[*next].stream);
+    }
+  }
+  if (s.graph->streams[o.stream].order != StreamOrder::free) {
+    s.streams[o.stream].busy = false;
+    try_stream(rank, o.stream);
+  }
+}
+
+void Timeline::begin_collective(uint32_t rank, uint32_t op) {
+  RankState& s = ranks_[rank];
+  const Op& o = s.graph->ops[op];
+  const uint32_t gi = job_.ranks[rank].binding.groups[o.group_slot];
+  const Group& group = job_.groups[gi];
+  const auto member_it = std::find(group.members.begin(), group.members.end(), rank);
+  if (member_it == group.members.end()) {
+    throw SimulationError("rank " + std::to_string(rank) + " issues " + op_label(rank, op) +
+                          " on group '" + group.name + "', of which it is no member");
+  }
+  const auto member = static_cast<uint32_t>(member_it - group.members.begin());
+  if (group.members.size() == 1) {
+    finished_.emplace_back(rank, op);
+    return;
+  }
+  const uint64_t key = (static_cast<uint64_t>(gi) << 32) | s.info->nth[op];
+  const auto [it, opened] = open_collectives_.emplace(key, collectives_.size());
+  const uint32_t index = it->second;
+  if (opened) {
+    Collective c;
+    c.group = gi;
+    c.nth = s.info->nth[op];
+    c.kind = o.collective;
+    c.bytes = o.bytes;
+    c.first_rank = rank;
+    c.first_op = op;
+    c.op_of.assign(group.members.size(), kNone);
+    c.arrival.resize(group.members.size());
+    c.member_done.assign(group.members.size(), 0);
+    CollectiveRecord r;
+    r.index = static_cast<uint32_t>(records_.size());
+    r.name = s.graph->name_of(op);
+    r.kind = o.collective;
+    r.group = group.name;
+    r.ranks = static_cast<uint32_t>(group.members.size());
+    r.bytes = o.bytes;
+    r.first_arrival = now_;
+    r.algorithm = "none";
+    c.record = r.index;
+    c.owner = static_cast<uint32_t>(owner_names_.size());
+    owner_names_.push_back(std::string(collective_name(o.collective)) + " #" +
+                           std::to_string(r.index));
+    if (o.bytes > 0) {
+      const CollectiveRequest request{o.collective, o.bytes, &group.members, options_.placement};
+      const CollectiveAlgorithm& algorithm = selector_.choose(request);
+      r.algorithm = algorithm.name();
+      c.run = algorithm.begin(request);
+    }
+    records_.push_back(std::move(r));
+    collectives_.push_back(std::move(c));
+  }
+  Collective& c = collectives_[index];
+  if (c.kind != o.collective || c.bytes != o.bytes) {
+    throw SimulationError(
+        "hang: collective number " + std::to_string(c.nth) + " of group '" + group.name +
+        "' is " + collective_name(c.kind) + " of " + std::to_string(c.bytes) + " bytes on rank " +
+        std::to_string(c.first_rank) + ", " + op_label(c.first_rank, c.first_op) + ", but " +
+        collective_name(o.collective) + " of " + std::to_string(o.bytes) + " bytes on rank " +
+        std::to_string(rank) + ", " + op_label(rank, op) +
+        "; members must issue the same collectives in the same order");
+  }
+  TRAINYARD_ASSERT(c.op_of[member] == kNone);
+  c.op_of[member] = op;
+  c.arrival[member] = now_;
+  ++c.arrived;
+  account(rank);
+  const auto n = static_cast<uint32_t>(group.members.size());
+  if (c.arrived < n) {
+    ++s.waiting;
+  } else {
+    // The last one is here: everybody's wait ends, the transfer begins.
+    records_[c.record].start = now_;
+    for (uint32_t m = 0; m < n; ++m) {
+      const uint32_t other = group.members[m];
+      if (m != member) {
+        account(other);
+        --ranks_[other].waiting;
+        emit(other, c.op_of[m], Span::Kind::wait, c.arrival[m], now_);
+      }
+      ++ranks_[other].moving;
+    }
+  }
+  std::vector<CollectiveSend> sends;
+  std::vector<uint32_t> done;
+  if (c.run) {
+    c.run->arrived(member, sends, done);
+  } else if (c.arrived == n) {
+    for (uint32_t m = 0; m < n; ++m) done.push_back(m);
+  }
+  apply(index, sends, done);
+}
+
+void Timeline::apply(uint32_t index, std::vector<CollectiveSend>& sends,
+                     std::vector<uint32_t>& done) {
+  Collective& c = collectives_[index];
+  const auto& members = job_.groups[c.group].members;
+  for (const CollectiveSend& send : sends) {
+    Transfer t;
+    t.src = members[send.src];
+    t.dst = members[send.dst];
+    t.size = Bytes(send.bytes);
+    // Queue pairs belong to a communicator and channel, as in NCCL.
+    t.channel = c.group * 64 + send.channel % 64;
+    t.owner = c.owner;
+    const TransferId id = fabric_.start(t, now_);
+    TRAINYARD_ASSERT(id == flights_.size());
+    flights_.push_back({true, index, send});
+    CollectiveRecord& r = records_[c.record];
+    ++r.transfers;
+    r.wire_payload += send.bytes;
+  }
+  for (const uint32_t m : done) {
+    TRAINYARD_ASSERT(c.member_done[m] == 0 && c.arrived == members.size());
+    c.member_done[m] = 1;
+    ++c.done;
+    const uint32_t rank = members[m];
+    account(rank);
+    --ranks_[rank].moving;
+    emit(rank, c.op_of[m], Span::Kind::collective, records_[c.record].start, now_);
+    finished_.emplace_back(rank, c.op_of[m]);
+  }
+  if (c.done == members.size()) close_collective(index);
+}
+
+void Timeline::close_collective(uint32_t index) {
+  Collective& c = collectives_[index];
+  CollectiveRecord& r = records_[c.record];
+  r.finish = now_;
+  r.wait_max = r.start - r.first_arrival;
+  if (r.finish - r.first_arrival > options_.collective_timeout) {
+    throw SimulationError("collective timeout: " + std::string(collective_name(r.kind)) + " " +
+                          op_label(c.first_rank, c.first_op) + " of group '" + r.group +
+                          "' took " + print_time(r.finish - r.first_arrival) + ", of which " +
+                          print_time(r.wait_max) + " waiting for its last member; limit " +
+                          print_time(options_.collective_timeout));
+  }
+  const double seconds = (r.finish - r.start).seconds();
+  if (seconds > 0) {
+    const double bytes = static_cast<double>(r.bytes) *
+                         (r.kind == CollectiveKind::all_gather ? static_cast<double>(r.ranks) : 1.0);
+    r.algbw_gbytes_per_s = bytes / seconds * 1e-9;
+    r.busbw_gbytes_per_s = r.algbw_gbytes_per_s * busbw_factor(r.kind, r.ranks);
+  }
+  open_collectives_.erase((static_cast<uint64_t>(c.group) << 32) | c.nth);
+  c.run.reset();
+  c.op_of = {};
+  c.arrival = {};
+  c.member_done = {};
+}
+
+void Timeline::begin_message(uint32_t rank, uint32_t op) {
+  RankState& s = ranks_[rank];
+  const Op& o = s.graph->ops[op];
+  const uint32_t peer = job_.ranks[rank].binding.peers[o.peer_slot];
+  const bool sending = o.kind == OpKind::send;
+  std::vector<uint64_t> key{sending ? rank : peer, sending ? peer : rank, o.tag, s.info->nth[op]};
+  const auto [it, opened] = open_messages_.emplace(key, messages_.size());
+  const uint32_t index = it->second;
+  if (opened) {
+    Message m;
+    m.src = static_cast<uint32_t>(key[0]);
+    m.dst = static_cast<uint32_t>(key[1]);
+    m.key = std::move(key);
+    messages_.push_back(std::move(m));
+  }
+  Message& m = messages_[index];
+  (sending ? m.send_op : m.recv_op) = op;
+  (sending ? m.posted_send : m.posted_recv) = now_;
+  account(rank);
+  ++s.waiting;
+  if (m.send_op == kNone || m.recv_op == kNone) return;
+  const Op& send = ranks_[m.src].graph->ops[m.send_op];
+  const Op& recv = ranks_[m.dst].graph->ops[m.recv_op];
+  if (send.bytes != recv.bytes) {
+    throw SimulationError("message " + op_label(m.src, m.send_op) + " of rank " +
+                          std::to_string(m.src) + " has " + std::to_string(send.bytes) +
+                          " bytes, its receive " + op_label(m.dst, m.recv_op) + " on rank " +
+                          std::to_string(m.dst) + " expects " + std::to_string(recv.bytes));
+  }
+  m.start = now_;
+  for (const uint32_t r : {m.src, m.dst}) {
+    account(r);
+    --ranks_[r].waiting;
+    ++ranks_[r].moving;
+  }
+  emit(m.src, m.send_op, Span::Kind::wait, m.posted_send, now_);
+  emit(m.dst, m.recv_op, Span::Kind::wait, m.posted_recv, now_);
+  if (m.src == m.dst || send.bytes == 0) {
+    message_done(index);
+    return;
+  }
+  Transfer t;
+  t.src = m.src;
+  t.dst = m.dst;
+  t.size = Bytes(send.bytes);
+  t.channel = 0xffffffffU;
+  t.owner = static_cast<uint32_t>(owner_names_.size());
+  owner_names_.push_back("send " + ranks_[m.src].graph->name_of(m.send_op));
+  const TransferId id = fabric_.start(t, now_);
+  TRAINYARD_ASSERT(id == flights_.size());
+  flights_.push_back({false, index, {}});
+}
+
+void Timeline::message_done(uint32_t index) {
+  Message& m = messages_[index];
+  for (const uint32_t r : {m.src, m.dst}) {
+    account(r);
+    --ranks_[r].moving;
+  }
+  emit(m.src, m.send_op, Span::Kind::send, m.start, now_);
+  emit(m.dst, m.recv_op, Span::Kind::recv, m.start, now_);
+  finished_.emplace_back(m.src, m.send_op);
+  finished_.emplace_back(m.dst, m.recv_op);
+  open_messages_.erase(m.key);
+}
+
+void Timeline::on_completion(const Completion& c) {
+  const auto wanted = options_.complete_at_receiver ? Completion::What::delivered
+                                                    : Completion::What::acknowledged;
+  if (c.what != wanted) return;
+  const Flight flight = flights_[c.id];
+  if (!flight.is_collective) {
+    message_done(flight.index);
+    return;
+  }
+  std::vector<CollectiveSend> sends;
+  std::vector<uint32_t> done;
+  collectives_[flight.index].run->delivered(flight.send, sends, done);
+  apply(flight.index, sends, done);
+}
+
+bool Timeline::run(Recorder* recorder) {
+  recorder_ = recorder;
+  auto settle = [&] {
+    // Ops that end at this instant release others, which may end at once, too.
+    for (size_t i = 0; i < finished_.size(); ++i) {
+      const auto [rank, op] = finished_[i];
+      finish(rank, op);
+    }
+    finished_.clear();
+  };
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
+    RankState& s = ranks_[r];
+    for (uint32_t i = 0; i < s.graph->ops.size(); ++i) {
+      if (s.graph->dependency_count(i) == 0) release(r, i);
+    }
+    for (uint32_t st = 0; st < s.streams.size(); ++st) try_stream(r, st);
+  }
+  settle();
+
+  std::vector<Completion> completions;
+  while (ops_done_ < ops_total_) {
+    const Time own = events_.empty() ? Time::infinity() : Time::ps(events_.next_time());
+    const Time fabric_next = fabric_.next_event();
+    if (own == Time::infinity() && (fabric_next == Time::infinity() || fabric_.outstanding() == 0)) {
+      throw SimulationError(describe_hang());
+    }
+    if (options_.progress && !options_.progress(now_, ops_done_)) return false;
+    completions.clear();
+    const Time slice = std::max(fabric_next, now_);
+    const Time limit =
+        std::min(own, slice == Time::infinity() ? Time::infinity() : slice + kSlice);
+    if (fabric_next <= limit) {
+      const Time reached = fabric_.advance(limit, completions);
+      if (!completions.empty()) {
+        now_ = reached;
+        for (const Completion& c : completions) on_completion(c);
+        settle();
+        continue;
+      }
+    }
+    if (own > limit) {
+      now_ = std::max(now_, limit);
+      continue;
+    }
+    now_ = own;
+    while (!events_.empty() && events_.next_time() == now_.ps()) {
+      const Event e = events_.pop();
+      finished_.emplace_back(e.key, e.arg);
+    }
+    settle();
+  }
+  now_ = end_;
+  for (uint32_t r = 0; r < ranks_.size(); ++r) account(r);
+  // Late ACKs and pauses: the last op does not wait for them, the balance of the fabric does.
+  while (fabric_.outstanding() > 0) {
+    if (fabric_.next_event() == Time::infinity()) throw SimulationError(fabric_.describe_stall());
+    fabric_.advance(Time::infinity(), completions);
+  }
+  const auto& transfers = fabric_.transfers();
+  for (uint32_t id = 0; id < flights_.size(); ++id) {
+    if (flights_[id].is_collective) {
+      records_[collectives_[flights_[id].index].record].transmissions += transfers[id].transmissions;
+    }
+  }
+  return true;
+}
+
+std::string Timeline::describe_hang() const {
+  std::string text = "hang: " + std::to_string(ops_total_ - ops_done_) + " of " +
+                     std::to_string(ops_total_) + " ops cannot run";
+  if (fabric_.outstanding() > 0) return text + ": " + fabric_.describe_stall();
+  int shown = 0;
+  for (const auto& [key, index] : open_collectives_) {
+    (void)key;
+    const Collective& c = collectives_[index];
+    if (++shown > 2) break;
+    const Group& g = job_.groups[c.group];
+    std::string here;
+    std::string missing;
+    for (uint32_t m = 0; m < g.members.size(); ++m) {
+      (c.op_of[m] == kNone ? missing : here) += " " + std::to_string(g.members[m]);
+    }
+    text += "; " + std::string(collective_name(c.kind)) + " " + op_label(c.first_rank, c.first_op) +
+            " of group '" + g.name + "': ranks" + here + " wait for ranks" + missing;
+  }
+  for (const auto& [key, index] : open_messages_) {
+    const Message& m = messages_[index];
+    if (++shown > 3) break;
+    if (m.recv_op == kNone) {
+      text += "; rank " + std::to_string(m.src) + " waits in " + op_label(m.src, m.send_op) +
+              " for a receive on rank " + std::to_string(m.dst);
+    } else if (m.send_op == kNone) {
+      text += "; rank " + std::to_string(m.dst) + " waits in " + op_label(m.dst, m.recv_op) +
+              " for a send of rank " + std::to_string(m.src);
+    }
+  }
+  if (shown == 0) {
+    for (uint32_t r = 0; r < ranks_.size() && shown < 3; ++r) {
+      if (ranks_[r].left == 0) continue;
+      for (uint32_t i = 0; i < ranks_[r].pending.size(); ++i) {
+        if (ranks_[r].pending[i] == 0) continue;
+        text += "; rank " + std::to_string(r) + ": " + op_label(r, i) + " waits for " +
+                std::to_string(ranks_[r].pending[i]) + " ops";
+        ++shown;
+        break;
+      }
+    }
+  }
+  return text;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// When everything happens: runs a Job's programs over a Fabric.
+//
+// Rules
+//   - an op starts when its dependencies have finished and its stream lets it (StreamOrder);
+//   - the k-th collective of a group on one member meets the k-th on every other (issue order);
+//     a mismatch of kind or size is an error that names both ops;
+//   - the k-th send of (src, dst, tag) meets the k-th recv; bytes move when both are posted;
+//   - events of one instant: first the fabric's completions by transfer id, then op ends by rank.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/collective.h"
+#include "sim/compute_model.h"
+#include "sim/event_queue.h"
+#include "sim/fabric.h"
+#include "sim/op_graph.h"
+#include "sim/records.h"
+
+namespace trainyard {
+
+/// Sees what happens, as it happens.
+class Recorder {
+ public:
+  virtual ~Recorder() = default;
+  virtual void span(const Span& span) = 0;
+};
+
+struct TimelineOptions {
+  bool complete_at_receiver = true;  ///< false: a message counts when the last ACK is back
+  Placement placement;
+  Time collective_timeout = Time::infinity();  ///< first arrival to finish; longer fails the run
+  /// Called now and then with the simulated time and ops done; returning false stops the run.
+  std::function<bool(Time now, uint64_t ops_done)> progress;
+};
+
+class Timeline {
+ public:
+  Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
+           const CollectiveSelector& collectives, TimelineOptions options);
+  ~Timeline();
+
+  /// Runs to the end. Throws SimulationError for a hang: who waits for whom.
+  /// @returns false when `progress` stopped it.
+  bool run(Recorder* recorder = nullptr);
+
+  [[nodiscard]] Time end() const { return end_; }  ///< end of the last op
+  [[nodiscard]] const std::vector<RankTimes>& rank_times() const { return times_; }
+  [[nodiscard]] const std::vector<CollectiveRecord>& collectives() const { return records_; }
+  /// Label of TransferRecord::owner.
+  [[nodiscard]] const std::vector<std::string>& owners() const { return owner_names_; }
+  [[nodiscard]] uint64_t ops_done() const { return ops_done_; }
+  [[nodiscard]] uint64_t fingerprint() const { return fingerprint_; }
+
+ private:
+  struct ClassInfo;   // per OpGraph: stream lists, match numbers
+  struct RankState;   // per rank: counters only
+  struct Collective;  // in progress
+  struct Message;     // a matched send/recv pair
+  struct Flight {     // per transfer
+    bool is_collective = false;
+    uint32_t index = 0;
+    CollectiveSend send;
+  };
+
+  void release(uint32_t rank, uint32_t op);
+  void try_stream(uint32_t rank, uint32_t stream);
+  void begin(uint32_t rank, uint32_t op);
+  void begin_collective(uint32_t rank, uint32_t op);
+  void begin_message(uint32_t rank, uint32_t op);
+  void finish(uint32_t rank, uint32_t op);
+  void apply(uint32_t index, std::vector<CollectiveSend>& sends, std::vector<uint32_t>& done);
+  void message_done(uint32_t index);
+  void on_completion(const Completion& c);
+  void close_collective(uint32_t index);
+  void account(uint32_t rank);
+  void emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Time end);
+  [[nodiscard]] std::string describe_hang() const;
+  [[nodiscard]] std::string op_label(uint32_t rank, uint32_t op) const;
+
+  const Job& job_;
+  Fabric& fabric_;
+  const ComputeModel& compute_;
+  const CollectiveSelector& selector_;
+  TimelineOptions options_;
+  Recorder* recorder_ = nullptr;
+
+  Time now_, end_;
+  EventQueue events_;
+  std::map<const OpGraph*, std::unique_ptr<ClassInfo>> classes_;
+  std::vector<RankState> ranks_;
+  std::vector<Collective> collectives_;
+  std::vector<Message> messages_;
+  std::map<uint64_t, uint32_t> open_collectives_;
+  std::map<std::vector<uint64_t>, uint32_t> open_messages_;
+  std::vector<Flight> flights_;
+  std::vector<RankTimes> times_;
+  std::vector<CollectiveRecord> records_;
+  std::vector<std::string> owner_names_;
+  std::vector<std::pair<uint32_t, uint32_t>> finished_;  // ops that end at this instant
+  uint64_t ops_done_ = 0, ops_total_ = 0;
+  uint64_t fingerprint_ = 0;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+// trainyard run | topo | trace | explain | version
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "chakra/reader.h"
+#include "chakra/validator.h"
+#include "sim/registry.h"
+#include "tools/build_info/build_info.h"
+#include "tools/report/report.h"
+#include "tools/scenario/run.h"
+#include "tools/scenario/scenario.h"
+
+namespace trainyard {
+namespace {
+
+constexpr int kOk = 0;
+constexpr int kUserError = 2;
+constexpr int kSimulationError = 3;
+constexpr int kInterrupted = 130;
+
+volatile std::sig_atomic_t g_interrupted = 0;
+
+extern "C" void on_signal(int) {
+  if (g_interrupted != 0) std::_Exit(kInterrupted);  // a second Ctrl-C does not wait
+  g_interrupted = 1;
+}
+
+struct RunArguments {
+  std::string scenario;
+  ScenarioOverrides overrides;
+  bool quiet = false;
+};
+
+void print_progress(const RunProgress& p) {
+  const double share =
+      p.total == 0 ? 0 : static_cast<double>(p.done) / static_cast<double>(p.total);
+  std::string eta = "--";
+  if (share > 0.01) eta = fmt::format("{:.0f} s", p.wall_s * (1 - share) / share);
+  fmt::print(stderr, "\r{:>10} simulated  {:5.1f} %  {:.1f} M transmissions  {:.1f} s  ETA {}   ",
+             print_time(p.now, 4), 100 * share, static_cast<double>(p.transmissions) / 1e6, p.wall_s,
+             eta);
+  std::fflush(stderr);
+}
+
+int run(const RunArguments& arguments) {
+  const Scenario scenario = load_scenario(arguments.scenario, arguments.overrides);
+  // Fail before the work, not after it, when results could not be kept.
+  std::error_code error;
+  std::filesystem::create_directories(scenario.output_dir, error);
+  if (error || access(scenario.output_dir.c_str(), W_OK) != 0) {
+    throw UserError("cannot write to output folder " + scenario.output_dir + ": " +
+                        (error ? error.message() : "no permission"),
+                    "choose another with --out DIR or output.dir");
+  }
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  const bool show = !arguments.quiet && isatty(fileno(stderr)) != 0;
+  bool shown = false;
+  RunHooks hooks;
+  hooks.progress = [&](const RunProgress& p) {
+    if (show) {
+      print_progress(p);
+      shown = true;
+    }
+    return g_interrupted == 0;
+  };
+  Result result = run_scenario(scenario, hooks);
+  if (shown) fmt::print(stderr, "\r{:90}\r", "");
+  const BuildInfo& build = build_info();
+  result.version = *build.commit == '\0' ? build.version
+                                         : fmt::format("{} ({})", build.version, build.commit);
+  result.build_type = build.build_type;
+  write_all(result, scenario.output_dir);
+  if (!arguments.quiet) fmt::print("{}", summary_text(result));
+  fmt::print("report: {}/report.html\n", scenario.output_dir);
+  if (result.complete) return kOk;
+  std::fflush(stdout);
+  fmt::print(stderr, "trainyard: {}: {}\n", scenario.file, result.incomplete_reason);
+  return g_interrupted != 0 ? kInterrupted : kSimulationError;
+}
+
+int topo(const RunArguments& arguments) {
+  const Scenario s = load_scenario(arguments.scenario, arguments.overrides);
+  uint32_t ranks = 0;
+  if (!s.chakra.empty()) ranks = static_cast<uint32_t>(chakra::find_rank_files(s.chakra).size());
+  const Topology t = build_topology(s, ranks);
+  fmt::print("{}: {} topology\n", s.file, s.topology.kind);
+  fmt::print("  {:10} {}\n", "hosts", t.hosts().size());
+  for (const NodeKind k : {NodeKind::scale_up, NodeKind::leaf, NodeKind::spine}) {
+    if (t.count(k) > 0) fmt::print("  {:10} {}\n", node_kind_name(k), t.count(k));
+  }
+  std::map<std::string, std::map<std::string, size_t>> tiers;
+  for (uint32_t i = 0; i < t.links().size(); ++i) {
+    const auto& l = t.links()[i];
+    ++tiers[t.tier(2 * i)][print_rate(l.rate) + ", " + print_time(l.delay)];
+  }
+  for (const auto& [tier, kinds] : tiers) {
+    for (const auto& [kind, count] : kinds) {
+      fmt::print("  {:20} {} links of {}\n", tier, count, kind);
+    }
+  }
+  return kOk;
+}
+
+int trace_info(const std::string& where, const std::string& groups) {
+  const chakra::TraceSet set = chakra::read_set(where, groups);
+  const chakra::Summary s = chakra::summarise(set);
+  fmt::print("{}: {} ranks, {} nodes\n", where, set.ranks.size(), s.nodes);
+  auto row = [](const char* name, auto value) { fmt::print("  {:22} {}\n", name, value); };
+  row("compute", s.comp);
+  row("of these on the host", s.cpu_ops);
+  row("send", s.send);
+  row("receive", s.recv);
+  row("collective", s.coll);
+  row("memory", s.mem);
+  row("data edges", s.data_edges);
+  row("control edges", s.ctrl_edges);
+  row("FLOPs", s.num_ops);
+  row("durations", print_time(Time::us(static_cast<int64_t>(s.duration_us))));
+  for (const auto& [kind, count_bytes] : s.collectives) {
+    row(kind.c_str(), fmt::format("{} nodes, {} bytes as written", count_bytes.first,
+                                  count_bytes.second));
+  }
+  row("bytes sent", s.bytes_send);
+  row("groups", set.groups.size());
+  if (!set.group_file.empty()) row("group file", set.group_file);
+  if (s.coll + s.send == 0) fmt::print("  warning: no node communicates\n");
+  return kOk;
+}
+
+int trace_validate(const std::string& where, const std::string& groups) {
+  const chakra::TraceSet set = chakra::read_set(where, groups);
+  const auto findings = chakra::validate(set);
+  size_t errors = 0;
+  for (const auto& f : findings) {
+    const bool error = f.severity == chakra::Severity::error;
+    errors += error ? 1 : 0;
+    fmt::print("{}: {}: {}\n", error ? "error" : "warning", f.code, f.message);
+  }
+  fmt::print("{}: {} ranks, {} errors, {} warnings\n", where, set.ranks.size(), errors,
+             findings.size() - errors);
+  return errors > 0 ? kUserError : kOk;
+}
+
+int explain(const std::string& name) {
+  size_t found = 0;
+  for (const ModelDoc* doc : Registry::instance().all()) {
+    if (!name.empty() && doc->name != name && doc->category != name) continue;
+    ++found;
+    if (name.empty()) {
+      fmt::print("{:16} {:16} {}\n", doc->category, doc->name, doc->help);
+      continue;
+    }
+    fmt::print("{} ({})\n  {}\n", doc->name, doc->category, doc->help);
+    if (!doc->source.empty()) fmt::print("  source: {}\n", doc->source);
+    for (const ParamSpec& p : doc->params) {
+      fmt::print("    {:22} {}\n", p.name, describe(p));
+      fmt::print("    {:22} {}{}\n", "", p.help,
+                 p.source.empty() ? "" : fmt::format(" [{}]", p.source));
+    }
+    fmt::print("\n");
+  }
+  if (found == 0) {
+    // Perhaps a parameter.
+    for (const ModelDoc* doc : Registry::instance().all()) {
+      for (const ParamSpec& p : doc->params) {
+        if (p.name != name) continue;
+        ++found;
+        fmt::print("{} of {} ({})\n  {}\n  {}{}\n", p.name, doc->name, doc->category, describe(p),
+                   p.help, p.source.empty() ? "" : fmt::format(" [{}]", p.source));
+      }
+    }
+  }
+  if (found == 0) {
+    std::string known;
+    for (const ModelDoc* doc : Registry::instance().all()) {
+      known += (known.empty() ? "" : ", ") + doc->name;
+    }
+    throw UserError("nothing is called '" + name + "'", "known models: " + known);
+  }
+  return kOk;
+}
+
+int version() {
+  const BuildInfo& build = build_info();
+  fmt::print("trainyard {}{}\n", build.version,
+             *build.commit == '\0' ? "" : fmt::format(" ({})", build.commit));
+  fmt::print("  build     {}, {}\n", build.build_type, build.compiler);
+  fmt::print("  engines   packet (flow, analytic and ns3 are not built yet)\n");
+  fmt::print("  licence   MIT; libraries: see THIRD_PARTY.md\n");
+  return kOk;
+}
+
+int main_checked(int argc, char** argv) {
+  CLI::App app{"Packet-level simulator for LLM training clusters"};
+  app.require_subcommand(1);
+  app.set_help_all_flag("--help-all", "help of all commands");
+  RunArguments arguments;
+  auto scenario_options = [&](CLI::App* cmd) {
+    cmd->add_option("scenario", arguments.scenario, "scenario file (YAML)")->required();
+    cmd->add_option("--set", arguments.overrides.settings,
+                    "key=value, for example --set fabric.switch.buffer=32MiB")
+        ->allow_extra_args(false);
+    cmd->add_option("--trace", arguments.overrides.trace,
+                    "Chakra trace: a prefix, folder or pattern with {rank}");
+  };
+  CLI::App* run_cmd = app.add_subcommand("run", "run a scenario and write its report");
+  scenario_options(run_cmd);
+  run_cmd->add_option("--out", arguments.overrides.output_dir, "output folder");
+  run_cmd->add_flag("-q,--quiet", arguments.quiet, "no progress, no summary");
+  CLI::App* topo_cmd = app.add_subcommand("topo", "build the fabric of a scenario and count it");
+  scenario_options(topo_cmd);
+  CLI::App* trace_cmd = app.add_subcommand("trace", "look at Chakra traces");
+  trace_cmd->require_subcommand(1);
+  std::string where;
+  std::string groups;
+  CLI::App* info_cmd = trace_cmd->add_subcommand("info", "counts of a trace set");
+  CLI::App* validate_cmd = trace_cmd->add_subcommand("validate", "what is wrong with a trace set");
+  for (CLI::App* cmd : {info_cmd, validate_cmd}) {
+    cmd->add_option("trace", where, "prefix, folder or pattern with {rank}")->required();
+    cmd->add_option("--groups", groups, "comm_group.json (default: the one beside the trace)");
+  }
+  std::string name;
+  CLI::App* explain_cmd =
+      app.add_subcommand("explain", "models and parameters: meaning, unit, default, source");
+  explain_cmd->add_option("name", name, "a model, a category or a parameter");
+  CLI::App* version_cmd = app.add_subcommand("version", "what this binary is");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    const int code = app.exit(e);
+    return code == 0 ? kOk : kUserError;
+  }
+  if (run_cmd->parsed()) return run(arguments);
+  if (topo_cmd->parsed()) return topo(arguments);
+  if (info_cmd->parsed()) return trace_info(where, groups);
+  if (validate_cmd->parsed()) return trace_validate(where, groups);
+  if (explain_cmd->parsed()) return explain(name);
+  if (version_cmd->parsed()) return version();
+  return kUserError;
+}
+
+}  // namespace
+}  // namespace trainyard
+
+int main(int argc, char** argv) {
+  try {
+    return trainyard::main_checked(argc, argv);
+  } catch (const trainyard::UserError& e) {
+    fmt::print(stderr, "trainyard: {}\n", e.what());
+    return trainyard::kUserError;
+  } catch (const trainyard::SimulationError& e) {
+    fmt::print(stderr, "trainyard: {}\n", e.what());
+    return trainyard::kSimulationError;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "trainyard: out of memory\n");
+    return trainyard::kSimulationError;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "trainyard: internal error: {}; please report it\n", e.what());
+    return trainyard::kSimulationError;
+  }
+}

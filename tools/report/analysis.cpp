@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+#include "tools/report/analysis.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <numeric>
+
+namespace trainyard::report {
+namespace {
+
+/// The first `count` of the indices 0 .. n-1 by falling key; ties keep their order.
+template <typename Key>
+std::vector<size_t> top(size_t n, size_t count, const Key& key) {
+  std::vector<size_t> order(n);
+  std::iota(order.begin(), order.end(), size_t{0});
+  const size_t kept = std::min(n, count);
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
+                    [&](size_t a, size_t b) {
+                      const auto ka = key(a), kb = key(b);
+                      return ka != kb ? ka > kb : a < b;
+                    });
+  order.resize(kept);
+  return order;
+}
+
+}  // namespace
+
+Time nearest_rank(const std::vector<Time>& sorted, uint32_t percent) {
+  if (sorted.empty()) return {};
+  const uint64_t n = sorted.size();
+  const uint64_t rank = (n * std::min(percent, 100U) + 99) / 100;
+  return sorted[rank == 0 ? 0 : rank - 1];
+}
+
+bool was_delivered(const TransferRecord& flow) {
+  return flow.delivered > flow.start && flow.delivered != Time::infinity();
+}
+
+bool was_acknowledged(const TransferRecord& flow) {
+  return was_delivered(flow) && flow.acknowledged >= flow.delivered &&
+         flow.acknowledged != Time::infinity();
+}
+
+FlowStats flow_stats(const std::vector<TransferRecord>& flows) {
+  FlowStats stats;
+  stats.count = flows.size();
+  std::vector<Time> times;
+  times.reserve(flows.size());
+  __extension__ typedef __int128 Wide;  // a sum of many picosecond counts may exceed 64 bits
+  Wide sum = 0;
+  for (const TransferRecord& flow : flows) {
+    stats.bytes += flow.bytes;
+    if (!was_delivered(flow)) continue;
+    times.push_back(flow.delivered - flow.start);
+    sum += times.back().ps();
+  }
+  stats.delivered = times.size();
+  if (times.empty()) return stats;
+  std::sort(times.begin(), times.end());
+  stats.mean = Time::ps(static_cast<int64_t>(sum / static_cast<Wide>(times.size())));
+  stats.median = nearest_rank(times, 50);
+  stats.p99 = nearest_rank(times, 99);
+  stats.max = times.back();
+  return stats;
+}
+
+Time sum_of_parts(const RankTimes& rank) {
+  return rank.compute + rank.host + rank.exposed_comm + rank.wait + rank.idle;
+}
+
+std::pair<std::string_view, double> Shares::dominant() const {
+  using Part = std::pair<std::string_view, double>;
+  const Part parts[] = {{"compute", compute},
+                        {"host work", host},
+                        {"exposed communication", exposed_comm},
+                        {"waiting for peers", wait},
+                        {"idle time", idle}};
+  return *std::max_element(std::begin(parts), std::end(parts),
+                           [](const Part& a, const Part& b) { return a.second < b.second; });
+}
+
+Shares shares(const std::vector<RankTimes>& ranks) {
+  Shares s;
+  double total = 0;
+  for (const RankTimes& rank : ranks) {
+    s.compute += static_cast<double>(rank.compute.ps());
+    s.host += static_cast<double>(rank.host.ps());
+    s.exposed_comm += static_cast<double>(rank.exposed_comm.ps());
+    s.hidden_comm += static_cast<double>(rank.hidden_comm.ps());
+    s.wait += static_cast<double>(rank.wait.ps());
+    s.idle += static_cast<double>(rank.idle.ps());
+    total += static_cast<double>(sum_of_parts(rank).ps());
+  }
+  if (total <= 0) return {};
+  for (double* part : {&s.compute, &s.host, &s.exposed_comm, &s.hidden_comm, &s.wait, &s.idle}) {
+    *part /= total;
+  }
+  return s;
+}
+
+double utilisation(const LinkRecord& link, const Result& result) {
+  if (result.end <= Time()) return 0;
+  return static_cast<double>(link.busy.ps()) / static_cast<double>(result.end.ps());
+}
+
+std::vector<size_t> hottest_links(const Result& result, size_t count) {
+  // All ratios share their denominator, so busy time orders them without rounding.
+  return top(result.links.size(), count, [&](size_t i) { return result.links[i].busy; });
+}
+
+std::vector<size_t> longest_collectives(const Result& result, size_t count) {
+  return top(result.collectives.size(), count,
+             [&](size_t i) { return result.collectives[i].finish - result.collectives[i].start; });
+}
+
+std::string owner_name(const Result& result, uint32_t owner) {
+  if (owner < result.flow_owner.size() && !result.flow_owner[owner].empty()) {
+    return result.flow_owner[owner];
+  }
+  return "#" + std::to_string(owner);
+}
+
+std::string endpoint_name(const Result& result, uint32_t rank) {
+  if (rank < result.endpoint_names.size() && !result.endpoint_names[rank].empty()) {
+    return result.endpoint_names[rank];
+  }
+  return "rank " + std::to_string(rank);
+}
+
+bool uncalibrated(const Result& result) {
+  return result.compute_source.find("uncalibrated") != std::string::npos;
+}
+
+std::vector<SumCheck> sum_checks(const Result& result) {
+  std::vector<SumCheck> checks;
+  const std::string cut = result.complete ? "" : "the run was cut short";
+  if (!result.rank_times.empty()) {
+    SumCheck check;
+    check.what = "parts of a rank's time sum to the step (rank that is furthest off)";
+    check.left_name = "sum of parts";
+    check.right_name = "step time";
+    check.unit = SumCheck::Unit::picoseconds;
+    check.right = result.step_time.ps();
+    check.left = check.right;
+    int64_t worst = -1;
+    for (const RankTimes& rank : result.rank_times) {
+      const int64_t sum = sum_of_parts(rank).ps();
+      const int64_t off = std::abs(sum - check.right);
+      if (off <= worst) continue;
+      worst = off;
+      check.left = sum;
+    }
+    check.note = cut;
+    checks.push_back(std::move(check));
+  }
+  if (!result.links.empty()) {
+    SumCheck wire;
+    wire.what = "bytes on the wire, headers included";
+    wire.left_name = "sum over links";
+    wire.right_name = "engine total";
+    SumCheck payload;
+    payload.what = "payload times links crossed";
+    payload.left_name = "sum over links";
+    payload.right_name = "sum over flows of size x hops";
+    for (const LinkRecord& link : result.links) {
+      wire.left += link.bytes;
+      payload.left += link.data_bytes;
+    }
+    for (const TransferRecord& flow : result.flows) {
+      payload.right += flow.bytes * static_cast<int64_t>(flow.hops);
+    }
+    wire.right = result.totals.wire_bytes;
+    payload.note = cut;
+    if (result.totals.drops + result.totals.retransmitted > 0) {
+      payload.note += payload.note.empty() ? "" : "; ";
+      payload.note += "retransmissions cross links again, drops end early";
+    }
+    checks.push_back(std::move(wire));
+    checks.push_back(std::move(payload));
+  }
+  return checks;
+}
+
+}  // namespace trainyard::report

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// Figures that several report writers need, computed once and in one way. Internal to tools/report.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tools/report/result.h"
+
+namespace trainyard::report {
+
+/// Nearest-rank percentile of ascending `sorted`: the smallest value that at least `percent` % of
+/// all values do not exceed. Zero for an empty vector.
+Time nearest_rank(const std::vector<Time>& sorted, uint32_t percent);
+
+// A run that was interrupted leaves transfers behind whose later times were never set.
+[[nodiscard]] bool was_delivered(const TransferRecord& flow);
+[[nodiscard]] bool was_acknowledged(const TransferRecord& flow);
+
+/// Flow completion times: from start until the last byte is at the receiver.
+struct FlowStats {
+  uint64_t count = 0, delivered = 0;
+  int64_t bytes = 0;  ///< of all flows, delivered or not
+  Time mean, median, p99, max;
+};
+FlowStats flow_stats(const std::vector<TransferRecord>& flows);
+
+/// compute + host + exposed communication + wait + idle: what a rank's step consists of.
+Time sum_of_parts(const RankTimes& rank);
+
+/// Parts of the time of all ranks together, as ratios that sum to 1.
+struct Shares {
+  double compute = 0, host = 0, exposed_comm = 0, wait = 0, idle = 0;
+  double hidden_comm = 0;  ///< relative to the same total, but overlaps compute
+  /// The largest of the five, as ("exposed communication", ratio).
+  [[nodiscard]] std::pair<std::string_view, double> dominant() const;
+};
+Shares shares(const std::vector<RankTimes>& ranks);
+
+/// Time that a link spent transmitting, relative to the run.
+double utilisation(const LinkRecord& link, const Result& result);
+/// Indices of links by falling utilisation, ties in order of index; at most `count`.
+std::vector<size_t> hottest_links(const Result& result, size_t count);
+/// Indices of collectives by falling time, ties in order of index; at most `count`.
+std::vector<size_t> longest_collectives(const Result& result, size_t count);
+
+/// "#3" when there is no label.
+std::string owner_name(const Result& result, uint32_t owner);
+/// Node of a rank, or "rank 3" when unknown.
+std::string endpoint_name(const Result& result, uint32_t rank);
+/// Only an absolute time that was calibrated may stand without a remark.
+[[nodiscard]] bool uncalibrated(const Result& result);
+
+/// Two ways to the same figure.
+struct SumCheck {
+  std::string what;
+  std::string left_name, right_name;
+  int64_t left = 0, right = 0;
+  enum class Unit : uint8_t { bytes, picoseconds } unit = Unit::bytes;
+  std::string note;  ///< why they may differ; empty when they must be equal
+  [[nodiscard]] bool holds() const { return left == right; }
+};
+std::vector<SumCheck> sum_checks(const Result& result);
+
+}  // namespace trainyard::report

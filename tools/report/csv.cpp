@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/format.h>
+
+#include <cmath>
+#include <iterator>
+#include <string_view>
+
+#include "tools/report/analysis.h"
+#include "tools/report/report.h"
+#include "tools/report/text.h"
+
+namespace trainyard {
+namespace {
+
+/// One table under construction; fields are quoted as RFC 4180 asks.
+class Csv {
+ public:
+  explicit Csv(std::string_view header) : out_(header) { out_ += '\n'; }
+
+  Csv& text(std::string_view value) {
+    separate();
+    const std::string clean = report::valid_utf8(value);
+    if (clean.find_first_of(",\"\r\n") == std::string::npos) {
+      out_ += clean;
+      return *this;
+    }
+    out_ += '"';
+    for (const char c : clean) out_.append(c == '"' ? 2 : 1, c);
+    out_ += '"';
+    return *this;
+  }
+  template <typename Integer>
+  Csv& number(Integer value) {
+    separate();
+    fmt::format_to(std::back_inserter(out_), "{}", value);
+    return *this;
+  }
+  /// Shortest decimal that reads back as the same double; empty when undefined.
+  Csv& real(double value) {
+    separate();
+    if (std::isfinite(value)) fmt::format_to(std::back_inserter(out_), "{}", value);
+    return *this;
+  }
+  Csv& time(Time t) {
+    separate();
+    out_ += report::exact_ns(t, true);
+    return *this;
+  }
+  /// An instant that an interrupted run may not have reached.
+  Csv& time_if(bool reached, Time t) {
+    if (reached) return time(t);
+    separate();
+    return *this;
+  }
+  void end_row() {
+    out_ += '\n';
+    row_started_ = false;
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  void separate() {
+    if (row_started_) out_ += ',';
+    row_started_ = true;
+  }
+  std::string out_;
+  bool row_started_ = false;
+};
+
+}  // namespace
+
+std::string flows_csv(const Result& result) {
+  Csv csv(
+      "flow_id,owner,src,dst,size_bytes,start_ns,delivered_ns,acknowledged_ns,fct_ns,hops,packets,"
+      "retransmitted,link_transmissions,cnps,src_node,dst_node");
+  for (size_t i = 0; i < result.flows.size(); ++i) {
+    const TransferRecord& flow = result.flows[i];
+    const bool delivered = report::was_delivered(flow);
+    csv.number(i).text(report::owner_name(result, flow.owner)).number(flow.src).number(flow.dst);
+    csv.number(flow.bytes).time(flow.start).time_if(delivered, flow.delivered);
+    csv.time_if(report::was_acknowledged(flow), flow.acknowledged);
+    csv.time_if(delivered, flow.delivered - flow.start).number(flow.hops).number(flow.packets);
+    csv.number(flow.retransmitted).number(flow.transmissions).number(flow.cnps);
+    csv.text(report::endpoint_name(result, flow.src));
+    csv.text(report::endpoint_name(result, flow.dst)).end_row();
+  }
+  return csv.take();
+}
+
+std::string collectives_csv(const Result& result) {
+  Csv csv(
+      "collective_id,name,kind,algorithm,group,ranks,size_bytes,first_arrival_ns,start_ns,"
+      "finish_ns,time_ns,wait_max_ns,transfers,wire_payload_bytes,link_transmissions,"
+      "algbw_gbytes_per_s,busbw_gbytes_per_s");
+  for (const CollectiveRecord& c : result.collectives) {
+    csv.number(c.index).text(c.name).text(collective_name(c.kind)).text(c.algorithm).text(c.group);
+    csv.number(c.ranks).number(c.bytes).time(c.first_arrival).time(c.start).time(c.finish);
+    csv.time(c.finish - c.start).time(c.wait_max).number(c.transfers).number(c.wire_payload);
+    csv.number(c.transmissions).real(c.algbw_gbytes_per_s).real(c.busbw_gbytes_per_s).end_row();
+  }
+  return csv.take();
+}
+
+std::string links_csv(const Result& result) {
+  Csv csv(
+      "link_id,from,to,from_node,to_node,tier,rate_bps,utilisation_ratio,busy_ns,packets,"
+      "wire_bytes,payload_bytes,ecn_marks,pauses_received,paused_ns,peak_queue_bytes,drops");
+  for (size_t i = 0; i < result.links.size(); ++i) {
+    const LinkRecord& link = result.links[i];
+    csv.number(i).text(link.from).text(link.to).number(link.from_node).number(link.to_node);
+    csv.text(link.tier).number(link.rate.bps()).real(report::utilisation(link, result));
+    csv.time(link.busy).number(link.packets).number(link.bytes).number(link.data_bytes);
+    csv.number(link.ecn_marks).number(link.pauses_received).time(link.paused);
+    csv.number(link.peak_queue_bytes).number(link.drops).end_row();
+  }
+  return csv.take();
+}
+
+std::string ranks_csv(const Result& result) {
+  Csv csv(
+      "rank,node,finish_ns,compute_ns,host_ns,exposed_comm_ns,wait_ns,idle_ns,sum_ns,"
+      "hidden_comm_ns,total_comm_ns");
+  for (const RankTimes& rank : result.rank_times) {
+    csv.number(rank.rank).text(report::endpoint_name(result, rank.rank)).time(rank.finish);
+    csv.time(rank.compute).time(rank.host).time(rank.exposed_comm).time(rank.wait);
+    csv.time(rank.idle).time(report::sum_of_parts(rank)).time(rank.hidden_comm);
+    csv.time(rank.exposed_comm + rank.hidden_comm).end_row();
+  }
+  return csv.take();
+}
+
+}  // namespace trainyard

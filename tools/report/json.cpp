@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "tools/report/analysis.h"
+#include "tools/report/report.h"
+#include "tools/report/text.h"
+
+namespace trainyard {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A number written digit by digit. Through a double, 0.1 + 0.2 style digits would appear and long
+/// runs would lose picoseconds; JSON has no other number type to offer, so the digits travel in a
+/// node type that nothing else in the document uses.
+Json exact(Time t) {
+  const std::string digits = report::exact_ns(t, false);
+  return Json::binary({digits.begin(), digits.end()});
+}
+Json exact_if(bool known, Time t) {
+  return known ? exact(t) : Json(nullptr);
+}
+Json text(const std::string& value) {
+  return report::valid_utf8(value);
+}
+Json real(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+bool is_leaf(const Json& node) {
+  return !node.is_structured() || node.empty();
+}
+
+/// Indented, except that the flat objects of a list take one line each.
+void print(const Json& node, size_t indent, bool one_line, std::string& out) {
+  if (node.is_binary()) {
+    out.append(node.get_binary().begin(), node.get_binary().end());
+    return;
+  }
+  if (is_leaf(node)) {
+    out += node.dump();
+    return;
+  }
+  const bool object = node.is_object();
+  out += object ? '{' : '[';
+  const std::string pad = one_line ? "" : "\n" + std::string(indent + 2, ' ');
+  bool first = true;
+  for (const auto& [key, child] : node.items()) {
+    if (!first) out += one_line ? ", " : ",";
+    first = false;
+    out += pad;
+    if (object) out += Json(key).dump() + ": ";
+    bool flat = child.is_object() && !object;
+    for (const Json& grandchild : child) flat = flat && is_leaf(grandchild);
+    print(child, indent + 2, one_line || flat, out);
+  }
+  if (!one_line) out += "\n" + std::string(indent, ' ');
+  out += object ? '}' : ']';
+}
+
+Json totals(const FabricTotals& t) {
+  return {{"events", t.events},
+          {"link_transmissions", t.transmissions},
+          {"data_packets", t.data_packets},
+          {"ack_packets", t.ack_packets},
+          {"cnp_packets", t.cnp_packets},
+          {"pfc_frames", t.pfc_frames},
+          {"pfc_pauses", t.pfc_pauses},
+          {"pfc_resumes", t.pfc_resumes},
+          {"ecn_marks", t.ecn_marks},
+          {"drops", t.drops},
+          {"retransmitted_packets", t.retransmitted},
+          {"timeouts", t.timeouts},
+          {"nacks", t.nacks},
+          {"rate_changes", t.rate_changes},
+          {"payload_bytes", t.payload_bytes},
+          {"wire_bytes", t.wire_bytes}};
+}
+
+Json rank_row(const Result& result, const RankTimes& r) {
+  return {{"rank", r.rank},
+          {"node", text(report::endpoint_name(result, r.rank))},
+          {"finish_ns", exact(r.finish)},
+          {"compute_ns", exact(r.compute)},
+          {"host_ns", exact(r.host)},
+          {"exposed_comm_ns", exact(r.exposed_comm)},
+          {"wait_ns", exact(r.wait)},
+          {"idle_ns", exact(r.idle)},
+          {"sum_ns", exact(report::sum_of_parts(r))},
+          {"hidden_comm_ns", exact(r.hidden_comm)},
+          {"total_comm_ns", exact(r.exposed_comm + r.hidden_comm)}};
+}
+
+Json collective_row(const CollectiveRecord& c) {
+  return {{"index", c.index},
+          {"name", text(c.name)},
+          {"kind", collective_name(c.kind)},
+          {"algorithm", text(c.algorithm)},
+          {"group", text(c.group)},
+          {"ranks", c.ranks},
+          {"size_bytes", c.bytes},
+          {"first_arrival_ns", exact(c.first_arrival)},
+          {"start_ns", exact(c.start)},
+          {"finish_ns", exact(c.finish)},
+          {"time_ns", exact(c.finish - c.start)},
+          {"wait_max_ns", exact(c.wait_max)},
+          {"transfers", c.transfers},
+          {"wire_payload_bytes", c.wire_payload},
+          {"link_transmissions", c.transmissions},
+          {"algbw_gbytes_per_s", real(c.algbw_gbytes_per_s)},
+          {"busbw_gbytes_per_s", real(c.busbw_gbytes_per_s)}};
+}
+
+Json link_row(const Result& result, const LinkRecord& link) {
+  return {{"from", text(link.from)},
+          {"to", text(link.to)},
+          {"tier", text(link.tier)},
+          {"rate_bps", link.rate.bps()},
+          {"utilisation_ratio", real(report::utilisation(link, result))},
+          {"busy_ns", exact(link.busy)},
+          {"packets", link.packets},
+          {"wire_bytes", link.bytes},
+          {"payload_bytes", link.data_bytes},
+          {"ecn_marks", link.ecn_marks},
+          {"pauses_received_count", link.pauses_received},
+          {"paused_ns", exact(link.paused)},
+          {"peak_queue_bytes", link.peak_queue_bytes},
+          {"drops", link.drops}};
+}
+
+Json flow_summary(const Result& result) {
+  const report::FlowStats stats = report::flow_stats(result.flows);
+  const bool any = stats.delivered > 0;
+  return {{"flow_count", stats.count},
+          {"delivered_count", stats.delivered},
+          {"size_bytes", stats.bytes},
+          {"fct_mean_ns", exact_if(any, stats.mean)},
+          {"fct_median_ns", exact_if(any, stats.median)},
+          {"fct_p99_ns", exact_if(any, stats.p99)},
+          {"fct_max_ns", exact_if(any, stats.max)}};
+}
+
+Json link_summary(const Result& result) {
+  double sum = 0;
+  for (const LinkRecord& link : result.links) sum += report::utilisation(link, result);
+  Json top = Json::array();
+  for (const size_t i : report::hottest_links(result, 20)) {
+    top.push_back(link_row(result, result.links[i]));
+  }
+  const auto n = static_cast<double>(result.links.size());
+  return {{"directed_link_count", result.links.size()},
+          {"mean_utilisation_ratio", result.links.empty() ? Json(nullptr) : real(sum / n)},
+          {"hottest", std::move(top)}};
+}
+
+Json checks(const Result& result) {
+  Json list = Json::array();
+  for (const report::SumCheck& check : report::sum_checks(result)) {
+    const bool bytes = check.unit == report::SumCheck::Unit::bytes;
+    const std::string suffix = bytes ? "_bytes" : "_ns";
+    const auto value = [&](int64_t v) { return bytes ? Json(v) : exact(Time::ps(v)); };
+    list.push_back({{"what", check.what},
+                    {"left", check.left_name},
+                    {"left" + suffix, value(check.left)},
+                    {"right", check.right_name},
+                    {"right" + suffix, value(check.right)},
+                    {"equal", check.holds()},
+                    {"note", check.note}});
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string result_json(const Result& result) {
+  const report::Shares shares = report::shares(result.rank_times);
+  const bool ranked = !result.rank_times.empty();
+  const bool stepped = result.step_time > Time();
+  const auto ratio = [&](double value) { return ranked ? real(value) : Json(nullptr); };
+
+  Json doc;
+  doc["schema_version"] = Result::kSchemaVersion;
+  doc["trainyard_version"] = text(result.version);
+  doc["scenario"] = {{"name", text(result.scenario_name)},
+                     {"file", text(result.scenario_file)},
+                     {"engine", text(result.engine)},
+                     {"seed", result.seed},
+                     {"compute_source", text(result.compute_source)}};
+  doc["complete"] = result.complete;
+  doc["incomplete_reason"] = result.complete ? Json(nullptr) : text(result.incomplete_reason);
+  Json& trust = doc["trust"] = Json::array();
+  for (const TrustNote& note : result.trust) {
+    trust.push_back(
+        {{"topic", text(note.topic)}, {"text", text(note.text)}, {"caution", note.caution}});
+  }
+  Json& warnings = doc["warnings"] = Json::array();
+  for (const std::string& warning : result.warnings) warnings.push_back(text(warning));
+  doc["fingerprint"] = fmt::format("{:016x}", result.fingerprint);
+  doc["cluster"] = {{"ranks", result.ranks},
+                    {"rank_classes", result.rank_classes},
+                    {"nodes", result.nodes},
+                    {"switches", result.switches},
+                    {"links", result.links_count}};
+  doc["end_ns"] = exact(result.end);
+  doc["step_time_ns"] = exact_if(stepped, result.step_time);
+  doc["shares"] = {{"compute_ratio", ratio(shares.compute)},
+                   {"host_ratio", ratio(shares.host)},
+                   {"exposed_comm_ratio", ratio(shares.exposed_comm)},
+                   {"wait_ratio", ratio(shares.wait)},
+                   {"idle_ratio", ratio(shares.idle)},
+                   {"hidden_comm_ratio", ratio(shares.hidden_comm)}};
+  doc["totals"] = totals(result.totals);
+  Json& rank_times = doc["rank_times"] = Json::array();
+  for (const RankTimes& rank : result.rank_times) rank_times.push_back(rank_row(result, rank));
+  Json& collectives = doc["collectives"] = Json::array();
+  for (const CollectiveRecord& c : result.collectives) collectives.push_back(collective_row(c));
+  doc["flows"] = flow_summary(result);
+  doc["links"] = link_summary(result);
+  doc["checks"] = checks(result);
+  Json& settings = doc["settings"] = Json::object();
+  for (const auto& [key, value] : result.settings) settings[report::valid_utf8(key)] = text(value);
+
+  // Everything that depends on the machine and not on the simulated system stands here, so that
+  // the rest can be compared byte by byte.
+  const auto per_second = [&](uint64_t n) {
+    return result.wall_s > 0 ? real(static_cast<double>(n) / result.wall_s) : Json(nullptr);
+  };
+  doc["host"] = {{"build_type", text(result.build_type)},
+                 {"setup_wall_s", real(result.setup_wall_s)},
+                 {"wall_s", real(result.wall_s)},
+                 {"peak_rss_bytes", result.peak_rss_bytes},
+                 {"link_transmissions_per_s", per_second(result.totals.transmissions)},
+                 {"events_per_s", per_second(result.totals.events)}};
+
+  std::string out;
+  print(doc, 0, false, out);
+  out += '\n';
+  return out;
+}
+
+}  // namespace trainyard

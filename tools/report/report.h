@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// Writes a Result for people and machines. Every file is written to a temporary name beside its
+// place and renamed, so it is there whole or not at all.
+#pragma once
+
+#include <string>
+
+#include "tools/report/result.h"
+
+namespace trainyard {
+
+/// Text written to `path` atomically. Throws UserError (path, reason) when it cannot be written.
+void write_atomically(const std::string& path, const std::string& content);
+
+/// result.json: schema-versioned, every number with its unit in its key.
+std::string result_json(const Result& result);
+/// One row per transfer / collective / directed link / rank; times in ns with 3 decimals
+/// (integers in ps divided by 1000 exactly), sizes in bytes.
+std::string flows_csv(const Result& result);
+std::string collectives_csv(const Result& result);
+std::string links_csv(const Result& result);
+std::string ranks_csv(const Result& result);
+/// One self-contained page: headline, "How far to trust this", timeline and link heat map as
+/// inline SVG, tables. No script is needed to read it.
+std::string report_html(const Result& result);
+/// The table for the terminal, "How far to trust this" first.
+std::string summary_text(const Result& result);
+
+/// Writes result.json, flows.csv, collectives.csv, links.csv, ranks.csv and report.html into
+/// `dir`, which is created. Files that would be empty (no collective ran) are not written.
+void write_all(const Result& result, const std::string& dir);
+
+}  // namespace trainyard

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tools/report/analysis.h"
+#include "tools/report/report.h"
+#include "tools/report/text.h"
+
+namespace trainyard {
+namespace {
+
+using report::columns;
+using report::printable;
+
+constexpr size_t kWidth = 100;
+constexpr size_t kLabelWidth = 24;
+
+std::string padded(const std::string& text, size_t width) {
+  const size_t n = columns(text);
+  return n < width ? text + std::string(width - n, ' ') : text;
+}
+
+/// `text` broken at blanks so that it fits beside `head`; continuation lines are indented to match.
+void wrap(const std::string& head, const std::string& text, std::string& out) {
+  const size_t indent = columns(head), width = kWidth - indent;
+  std::string line;
+  bool first = true;
+  const auto flush = [&] {
+    out += (first ? head : std::string(indent, ' ')) + line;
+    out.erase(out.find_last_not_of(' ') + 1);
+    out += '\n';
+    first = false;
+    line.clear();
+  };
+  for (size_t i = 0; i <= text.size();) {
+    const size_t end = std::min(text.find(' ', i), text.size());
+    std::string word = text.substr(i, end - i);
+    i = end + 1;
+    if (!line.empty() && columns(line) + 1 + columns(word) > width) flush();
+    while (columns(word) > width) {  // a path may be longer than a line
+      line = report::shortened(word, width, "");
+      word.erase(0, line.size());
+      flush();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  flush();
+}
+
+void figure(const std::string& label, const std::string& value, std::string& out) {
+  wrap("  " + padded(label, kLabelWidth) + " ", value, out);
+}
+
+struct Column {
+  std::string title;
+  bool right = true;
+};
+
+/// Columns as wide as their content; the first one gives way when the line gets too long.
+void table(const std::vector<Column>& head, std::vector<std::vector<std::string>> rows,
+           std::string& out) {
+  std::vector<size_t> width;
+  size_t others = 2;
+  for (size_t c = 0; c < head.size(); ++c) {
+    width.push_back(columns(head[c].title));
+    for (const auto& row : rows) width[c] = std::max(width[c], columns(row[c]));
+    if (c > 0) others += width[c] + 2;
+  }
+  width[0] = std::min(width[0], kWidth > others + 12 ? kWidth - others : 12);
+  std::vector<std::string> titles;
+  for (const Column& column : head) titles.push_back(column.title);
+  rows.insert(rows.begin(), titles);
+  for (const auto& row : rows) {
+    std::string line = " ";
+    for (size_t c = 0; c < row.size(); ++c) {
+      const std::string cell = c == 0 ? report::shortened(row[c], width[c], "...") : row[c];
+      line += c == 0 ? " " : "  ";
+      line += head[c].right ? std::string(width[c] - std::min(width[c], columns(cell)), ' ') + cell
+                            : padded(cell, width[c]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+}
+
+std::string bandwidth(double gbytes_per_s) {
+  return fmt::format("{:.2f}", gbytes_per_s);
+}
+
+void trust(const Result& result, std::string& out) {
+  out += "\nHow far to trust this\n";
+  if (result.trust.empty()) out += "  nothing was recorded about this run\n";
+  size_t widest = 0;
+  for (const TrustNote& note : result.trust) {
+    widest = std::max(widest, columns(printable(note.topic)));
+  }
+  widest = std::min<size_t>(widest, 30);
+  for (const TrustNote& note : result.trust) {
+    const std::string topic = report::shortened(printable(note.topic), 30, "...");
+    wrap(fmt::format("  {} {}  ", note.caution ? "!" : " ", padded(topic, widest)),
+         printable(note.text), out);
+  }
+  for (const std::string& warning : result.warnings) {
+    wrap("  ! warning: ", printable(warning), out);
+  }
+}
+
+void key_figures(const Result& result, std::string& out) {
+  const FabricTotals& totals = result.totals;
+  out += "\nResult\n";
+  if (result.step_time > Time()) {
+    figure("step time",
+           print_time(result.step_time) +
+               (report::uncalibrated(result) ? "  ! uncalibrated, read it as relative" : ""),
+           out);
+  }
+  figure("simulated time", print_time(result.end), out);
+  if (!result.rank_times.empty()) {
+    const report::Shares s = report::shares(result.rank_times);
+    figure("compute", report::percent(s.compute) + " % of the step, mean over ranks", out);
+    if (s.host > 0) figure("host", report::percent(s.host) + " %", out);
+    figure("exposed communication",
+           fmt::format("{} %  (a further {} % hidden behind compute)",
+                       report::percent(s.exposed_comm), report::percent(s.hidden_comm)),
+           out);
+    figure("wait for peers", report::percent(s.wait) + " %", out);
+    figure("idle", report::percent(s.idle) + " %", out);
+  }
+  const report::FlowStats flows = report::flow_stats(result.flows);
+  if (flows.count == 0) {
+    figure("flows", "0 flows: nothing communicated", out);
+  } else {
+    std::string line = report::counted(flows.count, "flow", "flows");
+    if (flows.delivered < flows.count) {
+      line += fmt::format(" ({} not delivered)", report::grouped(flows.count - flows.delivered));
+    }
+    figure("flows", line, out);
+  }
+  if (flows.delivered > 0) {
+    figure("flow completion",
+           fmt::format("mean {}, median {}, p99 {}, max {}", print_time(flows.mean, 4),
+                       print_time(flows.median, 4), print_time(flows.p99, 4),
+                       print_time(flows.max, 4)),
+           out);
+  }
+  figure("payload delivered", report::volume(static_cast<uint64_t>(totals.payload_bytes)), out);
+  figure("bytes on all links",
+         report::volume(static_cast<uint64_t>(totals.wire_bytes)) +
+             ", headers and control packets included",
+         out);
+  figure("link transmissions", report::grouped(totals.transmissions), out);
+  figure("PFC pauses", report::grouped(totals.pfc_pauses), out);
+  figure("ECN marks", report::grouped(totals.ecn_marks), out);
+  figure("drops", report::grouped(totals.drops), out);
+  figure("retransmissions", report::grouped(totals.retransmitted), out);
+}
+
+void collectives(const Result& result, std::string& out) {
+  if (result.collectives.empty()) return;
+  constexpr size_t kTop = 5;
+  out +=
+      fmt::format("\nLongest collectives ({} of {})\n", std::min(kTop, result.collectives.size()),
+                  report::grouped(result.collectives.size()));
+  std::vector<std::vector<std::string>> rows;
+  for (const size_t i : report::longest_collectives(result, kTop)) {
+    const CollectiveRecord& c = result.collectives[i];
+    rows.push_back({printable(c.name), collective_name(c.kind),
+                    report::shortened(printable(c.algorithm), 10, "..."), std::to_string(c.ranks),
+                    print_bytes(Bytes(c.bytes), 4), print_time(c.finish - c.start, 5),
+                    print_time(c.wait_max, 4), bandwidth(c.busbw_gbytes_per_s)});
+  }
+  table({{"name", false},
+         {"kind", false},
+         {"algo", false},
+         {"ranks"},
+         {"size"},
+         {"time"},
+         {"wait"},
+         {"busbw GB/s"}},
+        std::move(rows), out);
+}
+
+void links(const Result& result, std::string& out) {
+  std::vector<std::vector<std::string>> rows;
+  constexpr size_t kTop = 5;
+  for (const size_t i : report::hottest_links(result, kTop)) {
+    const LinkRecord& link = result.links[i];
+    if (link.packets == 0 && link.busy == Time()) continue;
+    rows.push_back({printable(link.from) + " -> " + printable(link.to),
+                    report::shortened(printable(link.tier), 14, "..."),
+                    report::percent(report::utilisation(link, result)) + " %",
+                    report::volume(static_cast<uint64_t>(link.bytes)),
+                    report::grouped(link.pauses_received), print_time(link.paused, 4),
+                    report::grouped(link.ecn_marks),
+                    report::volume(static_cast<uint64_t>(link.peak_queue_bytes))});
+  }
+  if (rows.empty()) return;
+  out += fmt::format("\nBusiest links ({} of {})\n", rows.size(),
+                     report::grouped(result.links.size()));
+  table({{"link", false},
+         {"tier", false},
+         {"busy"},
+         {"bytes"},
+         {"pauses"},
+         {"paused"},
+         {"marks"},
+         {"peak queue"}},
+        std::move(rows), out);
+}
+
+}  // namespace
+
+std::string summary_text(const Result& result) {
+  std::string out;
+  const std::string name =
+      result.scenario_name.empty() ? "unnamed scenario" : printable(result.scenario_name);
+  wrap("", name, out);
+  std::string origin = printable(result.scenario_file);
+  origin += origin.empty() ? "" : ", ";
+  origin += fmt::format("{} engine, seed {}, {} in {} with {} and {}", printable(result.engine),
+                        result.seed, report::counted(result.ranks, "rank", "ranks"),
+                        report::counted(result.nodes, "node", "nodes"),
+                        report::counted(result.switches, "switch", "switches"),
+                        report::counted(result.links_count, "link", "links"));
+  wrap("", origin, out);
+  if (!result.complete) {
+    wrap("! INCOMPLETE: ",
+         fmt::format("{}. Everything below is up to {} of simulated time.",
+                     result.incomplete_reason.empty() ? "the run was cut short"
+                                                      : printable(result.incomplete_reason),
+                     print_time(result.end)),
+         out);
+  }
+  trust(result, out);
+  key_figures(result, out);
+  collectives(result, out);
+  links(result, out);
+
+  out += "\nRun\n";
+  std::string speed = fmt::format("{:.3g} s", result.wall_s);
+  if (result.wall_s > 0) {
+    const double rate = static_cast<double>(result.totals.transmissions) / result.wall_s;
+    speed += fmt::format(", {} link transmissions per second",
+                         report::grouped(static_cast<uint64_t>(rate)));
+  }
+  speed += fmt::format(", {:.3g} s setup", result.setup_wall_s);
+  figure("wall time", speed, out);
+  figure("peak memory", report::volume(result.peak_rss_bytes), out);
+  figure("program",
+         fmt::format("trainyard {} ({})", printable(result.version), printable(result.build_type)),
+         out);
+  figure("fingerprint", fmt::format("{:016x}", result.fingerprint), out);
+  return out;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: MIT
+#include "tools/scenario/run.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "chakra/reader.h"
+#include "network/packet/packet_fabric.h"
+#include "sim/registry.h"
+#include "sim/timeline.h"
+#include "workload/chakra_importer.h"
+#include "workload/collective_params.h"
+#include "workload/traffic.h"
+
+namespace trainyard {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+uint64_t peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;  // Linux counts KiB
+}
+
+/// Keeps spans up to a limit, then the longest ones by raising a threshold: the picture stays
+/// true to the pixel, the memory bounded.
+class SpanKeeper final : public Recorder {
+ public:
+  explicit SpanKeeper(size_t limit) : limit_(limit) {}
+  void span(const Span& s) override {
+    if (s.end - s.begin < shortest_) {
+      ++dropped;
+      return;
+    }
+    spans.push_back(s);
+    if (spans.size() < limit_) return;
+    std::vector<int64_t> lengths;
+    lengths.reserve(spans.size());
+    for (const auto& x : spans) lengths.push_back((x.end - x.begin).ps());
+    auto middle = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2);
+    std::nth_element(lengths.begin(), middle, lengths.end());
+    shortest_ = Time::ps(*middle + 1);
+    const size_t before = spans.size();
+    spans.erase(std::remove_if(spans.begin(), spans.end(),
+                               [&](const Span& x) { return x.end - x.begin < shortest_; }),
+                spans.end());
+    dropped += before - spans.size();
+  }
+  std::vector<Span> spans;
+  uint64_t dropped = 0;
+
+ private:
+  size_t limit_;
+  Time shortest_;
+};
+
+class ProgressGate {
+ public:
+  ProgressGate(const RunHooks& hooks, const Fabric& fabric, uint64_t total)
+      : hooks_(hooks), fabric_(fabric), total_(total) {}
+  bool operator()(Time now, uint64_t done) {
+    if (!hooks_.progress || ++calls_ % 64 != 0) return true;
+    const double wall = seconds_since(start_);
+    if (wall - last_ < 0.1) return true;
+    last_ = wall;
+    return hooks_.progress({now, done, total_, fabric_.totals().transmissions, wall});
+  }
+
+ private:
+  const RunHooks& hooks_;
+  const Fabric& fabric_;
+  uint64_t total_;
+  uint64_t calls_ = 0;
+  double last_ = 0;
+  Clock::time_point start_ = Clock::now();
+};
+
+void drain(Fabric& fabric) {
+  std::vector<Completion> ignored;
+  while (fabric.next_event() != Time::infinity()) fabric.advance(Time::infinity(), ignored);
+}
+
+std::vector<Flow> build_flows(const Scenario& s, uint32_t ranks) {
+  std::vector<Flow> flows;
+  for (const ModelChoice& t : s.traffic) {
+    const TrafficRequest request{ranks, s.seed, s.base_dir, t.pos};
+    const auto& make = Registry::instance().factory<TrafficFactory>("traffic", t.kind);
+    const auto more = make(request, t.params);
+    flows.insert(flows.end(), more.begin(), more.end());
+  }
+  return flows;
+}
+
+void run_traffic(const std::vector<Flow>& flows, Fabric& fabric, ProgressGate& progress,
+                 Result& result) {
+  for (size_t i = 0; i < flows.size(); ++i) {
+    Transfer t;
+    t.src = flows[i].src;
+    t.dst = flows[i].dst;
+    t.size = Bytes(flows[i].bytes);
+    t.channel = static_cast<uint32_t>(i);
+    t.owner = static_cast<uint32_t>(i);
+    fabric.start(t, flows[i].start);
+    result.flow_owner.push_back("flow " + std::to_string(i));
+  }
+  std::vector<Completion> completions;
+  Time now;
+  while (fabric.outstanding() > 0) {
+    const Time next = fabric.next_event();
+    if (next == Time::infinity()) throw SimulationError("hang: " + fabric.describe_stall());
+    completions.clear();
+    now = fabric.advance(std::max(next, now) + Time::us(200), completions);
+    if (!completions.empty()) result.end = now;
+    if (!progress(now, flows.size() - fabric.outstanding())) {
+      result.end = now;
+      result.incomplete_reason = "interrupted at " + print_time(now);
+      return;
+    }
+  }
+  drain(fabric);
+  result.complete = true;
+}
+
+void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& topology,
+                 const ChakraImport* import, Result& r) {
+  auto note = [&](const std::string& topic, const std::string& text, bool caution) {
+    r.trust.push_back({topic, text, caution});
+  };
+  if (import != nullptr) {
+    if (r.compute_source == "trace") {
+      note("compute times",
+           "from the trace, in whole microseconds (a property of Chakra): the total of " +
+               std::to_string(import->summary.comp) + " compute ops is uncertain by up to " +
+               print_time(Time::us(static_cast<int64_t>(import->summary.comp))),
+           false);
+    } else {
+      note("compute times",
+           "roofline of " + s.device.name +
+               ", uncalibrated: real kernels are slower, so the absolute step time is a lower "
+               "bound; compare designs, do not promise times",
+           true);
+    }
+    note("collectives",
+         "bytes, links, switches and queues only; NCCL's software latency per step is not "
+         "modelled, so collectives below about 1 MiB come out too fast",
+         true);
+    if (import->element_bytes != 1) {
+      note("sizes",
+           "the trace counts elements; " + std::to_string(import->element_bytes) +
+               " bytes each are assumed (workload.element_bytes)",
+           true);
+    }
+    if (!import->has_streams) {
+      note("order", "the trace names no streams: collectives of one rank may overlap", false);
+    }
+    for (const auto& f : import->findings) {
+      note("trace", f.message, false);
+    }
+  }
+  note("engine",
+       "packet: every packet on every link is simulated, no shortcut was taken; flow completion "
+       "times of the public ns-3 tables are reproduced (tools/bench golden)",
+       false);
+  if (topology.count(NodeKind::scale_up) > 0) {
+    note("scale-up", "the NVLink-class switch is modelled as a lossless packet switch, without "
+                     "congestion control",
+         false);
+  }
+  if (r.totals.ecn_marks > 0 && config.pmax_q32 < (uint64_t{1} << 32)) {
+    note("seed", "ECN marks are random: between seeds, means move by 1-2 %, single flows by tens "
+                 "of percent; this is one seed",
+         true);
+  } else {
+    note("seed", "no random draw decided anything in this run", false);
+  }
+  for (const auto& w : r.warnings) note("warning", w, true);
+}
+
+}  // namespace
+
+Topology build_topology(const Scenario& s, uint32_t ranks) {
+  TopologyRequest request;
+  request.gpus_per_node = s.gpus_per_node;
+  request.nics_per_node = s.nics_per_node;
+  request.nodes = s.nodes != 0 ? s.nodes
+                               : std::max(1U, (ranks + s.gpus_per_node - 1) / s.gpus_per_node);
+  request.base_dir = s.base_dir;
+  request.pos = s.topology.pos;
+  const auto& make = Registry::instance().factory<TopologyFactory>("topology", s.topology.kind);
+  Topology t = make(request, s.topology.params);
+  const auto hosts = static_cast<uint32_t>(t.hosts().size());
+  if (s.topology.kind == "file" && s.nodes != 0 && s.nodes * s.gpus_per_node != hosts) {
+    throw UserError(s.cluster_pos, "cluster says " + std::to_string(s.nodes) + " nodes x " +
+                                       std::to_string(s.gpus_per_node) + " GPUs = " +
+                                       std::to_string(s.nodes * s.gpus_per_node) +
+                                       ", the topology file has " + std::to_string(hosts) +
+                                       " hosts",
+                    "leave cluster.nodes out or correct it");
+  }
+  if (ranks > hosts) {
+    throw UserError(s.workload_pos, "the trace has " + std::to_string(ranks) +
+                                        " ranks, the cluster " + std::to_string(hosts) + " GPUs",
+                    s.nodes != 0 ? std::to_string(s.nodes) + " nodes x " +
+                                       std::to_string(s.gpus_per_node) +
+                                       " GPUs; raise cluster.nodes or leave it out"
+                                 : "use a larger topology");
+  }
+  return t;
+}
+
+PacketConfig packet_config(const Scenario& s) {
+  return make_packet_config(s.transport.params, s.congestion.kind, s.congestion.params,
+                            s.ecmp.params, s.buffer.params, s.pfc.params, s.ecn.params, s.seed);
+}
+
+Result run_scenario(const Scenario& s, const RunHooks& hooks) {
+  const auto started = Clock::now();
+  Result r;
+  r.scenario_name = s.name;
+  r.scenario_file = s.file;
+  r.engine = "packet";
+  r.seed = s.seed;
+  r.settings = s.settings;
+  r.warnings = s.warnings;
+
+  ChakraImport import;
+  const bool workload = !s.chakra.empty();
+  std::unique_ptr<ComputeModel> compute;
+  if (workload) {
+    try {
+      const chakra::TraceSet set = chakra::read_set(s.chakra, s.group_file);
+      import = import_chakra(set, s.name, {s.element_bytes, s.strict});
+    } catch (const UserError& e) {
+      if (!e.pos().file.empty()) throw;
+      throw UserError(s.workload_pos, e.what());
+    }
+    if (import.summary.nodes == 0) {
+      throw UserError(s.workload_pos, "the trace " + s.chakra + " holds no operation");
+    }
+    std::string kind = s.compute.kind;
+    if (kind == "auto") kind = import.has_durations || !import.has_flops ? "trace" : "roofline";
+    if (kind == "trace" && !import.has_durations && import.has_flops) {
+      throw UserError(s.compute.pos, "the trace carries FLOPs but no durations",
+                      "use 'compute: {model: roofline}'");
+    }
+    compute = Registry::instance().factory<ComputeFactory>("compute", kind)(s.compute.params,
+                                                                           s.device);
+    r.compute_source = compute->source();
+    r.rank_classes = static_cast<uint32_t>(import.rank_classes);
+  } else {
+    r.compute_source = "none";
+  }
+  const auto ranks = static_cast<uint32_t>(import.job.ranks.size());
+  const Topology topology = build_topology(s, ranks);
+  const PacketConfig config = packet_config(s);
+  r.ranks = workload ? ranks : static_cast<uint32_t>(topology.hosts().size());
+  r.nodes = static_cast<uint32_t>(topology.nodes().size());
+  r.switches = r.nodes - topology.count(NodeKind::host);
+  r.links_count = static_cast<uint32_t>(topology.links().size());
+  for (const uint32_t h : topology.hosts()) r.endpoint_names.push_back(topology.nodes()[h].name);
+  if (topology.nic_rate() > Rate::gbps(3200)) {
+    r.warnings.push_back("a NIC rate of " + print_rate(topology.nic_rate()) +
+                         " is above 3.2 Tbps: bits or bytes? ('GBps' is bytes)");
+  }
+  for (const auto& link : topology.links()) {
+    const bool scale_up = topology.nodes()[link.a].kind == NodeKind::scale_up ||
+                          topology.nodes()[link.b].kind == NodeKind::scale_up;
+    if (scale_up && link.rate < Rate::gbps(100)) {
+      r.warnings.push_back("a scale-up rate of " + print_rate(link.rate) +
+                           " is below 100 Gbps: bits or bytes? ('GBps' is bytes)");
+      break;
+    }
+  }
+
+  PacketFabric fabric(topology, config);
+  fabric.record_rates(hooks.rates);
+  const auto flows = workload ? std::vector<Flow>() : build_flows(s, r.ranks);
+  r.setup_wall_s = seconds_since(started);
+  const auto run_started = Clock::now();
+
+  SpanKeeper spans(200'000);
+  uint64_t timeline_fingerprint = 0;
+  if (workload) {
+    uint64_t ops = 0;
+    for (const auto& p : import.job.ranks) ops += p.graph->ops.size();
+    ProgressGate progress(hooks, fabric, ops);
+    TimelineOptions options;
+    options.complete_at_receiver = config.complete_at_receiver;
+    options.placement.server = std::make_shared<std::vector<uint32_t>>(topology.servers());
+    options.collective_timeout = s.collectives.time("timeout");
+    options.progress = [&](Time now, uint64_t done) { return progress(now, done); };
+    const auto selector = make_collective_selector(s.collectives);
+    Timeline timeline(import.job, fabric, *compute, *selector, options);
+    try {
+      r.complete = timeline.run(&spans);
+      if (r.complete) {
+        drain(fabric);
+        fabric.check_conservation();
+      } else {
+        r.incomplete_reason = "interrupted after " + std::to_string(timeline.ops_done()) + " of " +
+                              std::to_string(ops) + " ops";
+      }
+    } catch (const SimulationError& e) {
+      r.complete = false;
+      r.incomplete_reason = e.what();
+    }
+    r.end = timeline.end();
+    r.step_time = timeline.end();
+    r.rank_times = timeline.rank_times();
+    r.collectives = timeline.collectives();
+    r.flow_owner = timeline.owners();
+    timeline_fingerprint = timeline.fingerprint();
+  } else {
+    ProgressGate progress(hooks, fabric, flows.size());
+    try {
+      run_traffic(flows, fabric, progress, r);
+      if (r.complete) fabric.check_conservation();
+    } catch (const SimulationError& e) {
+      r.complete = false;
+      r.incomplete_reason = e.what();
+    }
+  }
+  r.wall_s = seconds_since(run_started);
+  r.totals = fabric.totals();
+  r.flows = fabric.transfers();
+  r.links = fabric.links();
+  r.spans = std::move(spans.spans);
+  r.spans_dropped = spans.dropped;
+  r.fingerprint = fabric.fingerprint() + timeline_fingerprint;
+  r.peak_rss_bytes = peak_rss_bytes();
+  if (r.complete) {
+    // A run that moved nothing where it should have, or took no time at all, is no answer.
+    for (const auto& c : r.collectives) {
+      if (c.bytes > 0 && c.ranks > 1 && c.transmissions == 0) {
+        r.complete = false;
+        r.incomplete_reason = std::string(collective_name(c.kind)) + " '" + c.name + "' of " +
+                              std::to_string(c.bytes) + " bytes moved no packet";
+        break;
+      }
+    }
+    if (r.end.ps() == 0) {
+      r.complete = false;
+      r.incomplete_reason =
+          "nothing took any time: the trace has no durations, FLOPs or communication";
+    }
+  }
+  if (workload && r.totals.transmissions == 0) {
+    r.warnings.push_back("0 flows: no operation of the trace communicates");
+  }
+  trust_notes(s, config, topology, workload ? &import : nullptr, r);
+  return r;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// Builds what a scenario describes and runs it.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "chakra/trace.h"
+#include "network/packet/domain.h"
+#include "network/topology.h"
+#include "tools/report/result.h"
+#include "tools/scenario/scenario.h"
+
+namespace trainyard {
+
+/// State of a run, for a progress line.
+struct RunProgress {
+  Time now;                 ///< simulated
+  uint64_t done = 0, total = 0;  ///< ops, or flows in a traffic-only run
+  uint64_t transmissions = 0;
+  double wall_s = 0;
+};
+
+struct RunHooks {
+  /// Called a few times per second of wall time; returning false stops the run.
+  std::function<bool(const RunProgress&)> progress;
+  /// Filled with every rate change when not null.
+  std::vector<RateEvent>* rates = nullptr;
+};
+
+/// The topology of a scenario. `ranks` is what the workload needs (0: no workload).
+Topology build_topology(const Scenario& scenario, uint32_t ranks);
+
+PacketConfig packet_config(const Scenario& scenario);
+
+/// Runs to the end. A hang, a drop in a lossless class or an interrupt does not throw: the Result
+/// then holds what was done so far, with `complete` false and the reason. Bad input throws
+/// UserError.
+Result run_scenario(const Scenario& scenario, const RunHooks& hooks = {});
+
+}  // namespace trainyard

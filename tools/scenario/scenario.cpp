@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: MIT
+#include "tools/scenario/scenario.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "sim/registry.h"
+#include "workload/collective_params.h"
+
+namespace trainyard {
+namespace fs = std::filesystem;
+namespace {
+
+using Kind = ConfigNode::Kind;
+
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t up = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = up;
+    }
+  }
+  return row[b.size()];
+}
+
+[[noreturn]] void unknown_key(const SourcePos& pos, const std::string& block,
+                              const std::string& key, const std::vector<std::string>& known) {
+  std::string best;
+  size_t distance = 3;
+  std::string list;
+  for (const auto& k : known) {
+    list += (list.empty() ? "" : ", ") + k;
+    const size_t d = edit_distance(key, k);
+    if (d < distance) {
+      distance = d;
+      best = k;
+    }
+  }
+  throw UserError(pos, "unknown key '" + key + "'" + (block.empty() ? "" : " in " + block),
+                  (best.empty() ? "" : "did you mean '" + best + "'? ") + ("known: " + list));
+}
+
+[[noreturn]] void not_built(const SourcePos& pos, const std::string& what) {
+  throw UserError(pos, what + " is not built yet", "remove it from the scenario");
+}
+
+/// Keys of one map, each taken once; what is left over is unknown.
+class Block {
+ public:
+  Block(const ConfigNode* node, std::string path, SourcePos fallback)
+      : node_(node), path_(std::move(path)), pos_(node != nullptr ? node->origin.pos : fallback) {
+    if (node_ != nullptr && node_->kind == Kind::null) node_ = nullptr;
+    if (node_ != nullptr && node_->kind != Kind::map) {
+      throw UserError(node_->origin.pos, path_ + " must be a block of keys");
+    }
+  }
+
+  const ConfigNode* take(const std::string& key) {
+    known_.push_back(key);
+    taken_.insert(key);
+    return node_ == nullptr ? nullptr : node_->find(key);
+  }
+  /// A key of the grammar whose feature does not exist yet.
+  void refuse(const std::string& key) {
+    if (const auto* n = take(key); n != nullptr) not_built(key_pos(key), full(key));
+  }
+  Block block(const std::string& key) { return {take(key), full(key), pos_}; }
+
+  std::string text(const std::string& key, const std::string& fallback) {
+    const auto* n = take(key);
+    if (n == nullptr || n->kind == Kind::null) return fallback;
+    if (n->kind != Kind::scalar) throw UserError(n->origin.pos, full(key) + " must be one value");
+    return n->text;
+  }
+  /// One of the spec's values, checked like a model parameter.
+  Params one(const ParamSpec& spec) {
+    Params p({spec});
+    const auto* n = take(spec.name);
+    if (n != nullptr && n->kind != Kind::null) {
+      if (n->kind != Kind::scalar) {
+        throw UserError(n->origin.pos, full(spec.name) + " must be one value");
+      }
+      p.set(spec.name, n->text, n->origin);
+    }
+    return p;
+  }
+  /// Fills `params` from all keys that are not taken; nested maps give dotted names.
+  void fill(Params& params) {
+    for (const auto& name : params.names()) known_.push_back(name.substr(0, name.find('.')));
+    if (node_ != nullptr) fill_from(*node_, "", params);
+    filled_ = true;
+  }
+  void finish() const {
+    if (node_ == nullptr || filled_) return;
+    for (const auto& e : node_->entries) {
+      if (taken_.count(e.key) == 0) unknown_key(e.key_pos, path_, e.key, known_);
+    }
+  }
+
+  [[nodiscard]] bool present() const { return node_ != nullptr; }
+  [[nodiscard]] const SourcePos& pos() const { return pos_; }
+  [[nodiscard]] std::string full(const std::string& key) const {
+    return path_.empty() ? key : path_ + "." + key;
+  }
+  [[nodiscard]] SourcePos key_pos(const std::string& key) const {
+    if (node_ != nullptr) {
+      for (const auto& e : node_->entries) {
+        if (e.key == key) return e.key_pos;
+      }
+    }
+    return pos_;
+  }
+
+ private:
+  void fill_from(const ConfigNode& map, const std::string& prefix, Params& params) {
+    for (const auto& e : map.entries) {
+      if (prefix.empty() && taken_.count(e.key) != 0) continue;
+      const std::string name = prefix + e.key;
+      if (params.has_spec(name)) {
+        if (e.value.kind == Kind::null) continue;
+        if (e.value.kind != Kind::scalar) {
+          throw UserError(e.value.origin.pos, full(name) + " must be one value");
+        }
+        params.set(name, e.value.text, e.value.origin);
+        continue;
+      }
+      const bool inner = std::any_of(params.names().begin(), params.names().end(),
+                                     [&](const auto& n) { return n.rfind(name + ".", 0) == 0; });
+      if (inner && e.value.kind == Kind::map) {
+        fill_from(e.value, name + ".", params);
+        continue;
+      }
+      std::vector<std::string> known;
+      if (prefix.empty()) known = known_;
+      for (const auto& n : params.names()) {
+        if (n.rfind(prefix, 0) != 0) continue;
+        std::string rest = n.substr(prefix.size());
+        rest = rest.substr(0, rest.find('.'));
+        if (std::find(known.begin(), known.end(), rest) == known.end()) known.push_back(rest);
+      }
+      std::sort(known.begin(), known.end());
+      known.erase(std::unique(known.begin(), known.end()), known.end());
+      unknown_key(e.key_pos, prefix.empty() ? path_ : full(prefix.substr(0, prefix.size() - 1)),
+                  e.key, known);
+    }
+  }
+
+  const ConfigNode* node_;
+  std::string path_;
+  SourcePos pos_;
+  std::vector<std::string> known_;
+  std::set<std::string> taken_;
+  bool filled_ = false;
+};
+
+ModelChoice read_model(Block& block, const std::string& category, const std::string& key,
+                       const std::string& fallback) {
+  ModelChoice m;
+  m.category = category;
+  m.kind = block.text(key, fallback);
+  m.pos = block.present() ? block.key_pos(key) : block.pos();
+  const ModelDoc& doc = Registry::instance().get(category, m.kind, m.pos);
+  m.params = Params(doc.params);
+  block.fill(m.params);
+  m.pos = block.pos();
+  return m;
+}
+
+std::string origin_text(const Origin& o) {
+  switch (o.kind) {
+    case Origin::Kind::default_value: return "default";
+    case Origin::Kind::preset: return "preset " + fs::path(o.pos.file).filename().string() + ":" +
+                                      std::to_string(o.pos.line);
+    case Origin::Kind::user: return "line " + std::to_string(o.pos.line);
+    case Origin::Kind::command_line: return "command line";
+  }
+  return "";
+}
+
+void list_settings(Scenario& s, const std::string& prefix, const Params& params) {
+  for (const auto& name : params.names()) {
+    if (params.text(name).empty()) continue;
+    s.settings.emplace_back(prefix + name,
+                            params.text(name) + "  (" + origin_text(params.origin(name)) + ")");
+  }
+}
+
+std::string relative_to(const std::string& base, const std::string& path) {
+  const fs::path p(path);
+  return p.is_absolute() ? path : (fs::path(base) / p).lexically_normal().string();
+}
+
+std::string slug(const std::string& name) {
+  std::string out;
+  for (const char c : name) {
+    const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (word) out += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    else if (!out.empty() && out.back() != '-') out += '-';
+  }
+  while (!out.empty() && out.back() == '-') out.pop_back();
+  return out.empty() ? "run" : out;
+}
+
+/// Puts configs/<folder>/<name>.yaml under the user's keys of `block`.
+void merge_preset(ConfigNode& block, const std::string& folder, const std::string& key) {
+  const ConfigNode* name = block.find(key);
+  if (name == nullptr || name->kind != Kind::scalar) return;
+  const fs::path file = fs::path(config_dir()) / folder / (name->text + ".yaml");
+  if (!fs::exists(file)) {
+    std::string known;
+    std::vector<std::string> names;
+    if (fs::is_directory(file.parent_path())) {
+      for (const auto& e : fs::directory_iterator(file.parent_path())) {
+        if (e.path().extension() == ".yaml") names.push_back(e.path().stem().string());
+      }
+    }
+    std::sort(names.begin(), names.end());
+    for (const auto& n : names) known += (known.empty() ? "" : ", ") + n;
+    throw UserError(name->origin.pos, "unknown " + folder + " preset '" + name->text + "'",
+                    "known: " + known);
+  }
+  ConfigNode preset = load_yaml(file.string(), Origin::Kind::preset);
+  merge(preset, block);
+  block = std::move(preset);
+}
+
+void read_cluster(Block& root, Scenario& s) {
+  using PT = ParamType;
+  Block b = root.block("cluster");
+  s.cluster_pos = b.pos();
+  const Params nodes = b.one({"nodes", PT::integer, "auto", "1", "1000000", {"auto"}, "", ""});
+  if (!nodes.is_word("nodes", "auto")) s.nodes = static_cast<uint32_t>(nodes.integer("nodes"));
+  const Params gpus = b.one({"gpus_per_node", PT::integer, "8", "1", "1024", {}, "", ""});
+  s.gpus_per_node = static_cast<uint32_t>(gpus.integer("gpus_per_node"));
+  const Params nics = b.one({"nics_per_node", PT::integer, "auto", "1", "1024", {"auto"}, "", ""});
+  s.nics_per_node = nics.is_word("nics_per_node", "auto")
+                        ? s.gpus_per_node
+                        : static_cast<uint32_t>(nics.integer("nics_per_node"));
+  const std::string device = b.text("device", "h100-sxm");
+  s.device = load_device(device, b.key_pos("device"));
+  const Params placement =
+      b.one({"placement", PT::choice, "contiguous", "", "", {"contiguous"}, "", ""});
+  b.finish();
+  s.settings.emplace_back("cluster.nodes", nodes.text("nodes") + "  (" +
+                                               origin_text(nodes.origin("nodes")) + ")");
+  s.settings.emplace_back("cluster.gpus_per_node",
+                          gpus.text("gpus_per_node") + "  (" +
+                              origin_text(gpus.origin("gpus_per_node")) + ")");
+  s.settings.emplace_back("cluster.device", device);
+}
+
+void read_fabric(Block& root, Scenario& s) {
+  Block fabric = root.block("fabric");
+  Block topology = fabric.block("topology");
+  s.topology = read_model(topology, "topology", "kind", "rail-optimized");
+  list_settings(s, "fabric.topology.", s.topology.params);
+
+  Block transport = fabric.block("transport");
+  transport.take("preset");
+  Block congestion = transport.block("congestion");
+  s.congestion = read_model(congestion, "congestion", "kind", "dcqcn");
+  Block lb = transport.block("load_balancing");
+  s.ecmp = read_model(lb, "load_balancing", "kind", "ecmp");
+  s.transport.category = "transport";
+  s.transport.kind = "rocev2";
+  s.transport.params = Params(transport_params());
+  transport.fill(s.transport.params);
+  list_settings(s, "fabric.transport.", s.transport.params);
+  s.settings.emplace_back("fabric.transport.congestion.kind", s.congestion.kind);
+  list_settings(s, "fabric.transport.congestion.", s.congestion.params);
+  list_settings(s, "fabric.transport.load_balancing.", s.ecmp.params);
+
+  Block sw = fabric.block("switch");
+  Block pfc = sw.block("pfc");
+  Block ecn = sw.block("ecn");
+  s.pfc.params = Params(pfc_params());
+  pfc.fill(s.pfc.params);
+  s.ecn.params = Params(ecn_params());
+  ecn.fill(s.ecn.params);
+  s.buffer.params = Params(buffer_params());
+  sw.fill(s.buffer.params);
+  list_settings(s, "fabric.switch.", s.buffer.params);
+  list_settings(s, "fabric.switch.pfc.", s.pfc.params);
+  list_settings(s, "fabric.switch.ecn.", s.ecn.params);
+  fabric.finish();
+}
+
+void read_workload(Block& root, Scenario& s) {
+  using PT = ParamType;
+  Block b = root.block("workload");
+  s.workload_pos = b.pos();
+  for (const char* key : {"model", "layout", "schedule", "batch", "recompute", "steps", "simai",
+                          "goal"}) {
+    b.refuse(key);
+  }
+  const std::string chakra = b.text("chakra", "");
+  if (!chakra.empty()) {
+    s.workload_pos = b.key_pos("chakra");
+    const ConfigNode* node = b.take("chakra");
+    const bool from_user = node->origin.kind == Origin::Kind::user;
+    s.chakra = from_user ? relative_to(s.base_dir, chakra) : chakra;
+  }
+  const std::string groups = b.text("groups", "");
+  if (!groups.empty()) s.group_file = relative_to(s.base_dir, groups);
+  const Params element = b.one({"element_bytes", PT::integer, "auto", "1", "16", {"auto"}, "", ""});
+  s.element_bytes =
+      element.is_word("element_bytes", "auto") ? 0 : element.integer("element_bytes");
+  const Params strict = b.one({"strict", PT::boolean, "false", "", "", {}, "", ""});
+  s.strict = strict.boolean("strict");
+  b.finish();
+  if (b.present() && s.chakra.empty()) {
+    throw UserError(b.pos(), "workload needs 'chakra: PREFIX'",
+                    "or give the trace on the command line: --trace PREFIX");
+  }
+}
+
+void read_traffic(Block& root, Scenario& s) {
+  const ConfigNode* list = root.take("traffic");
+  if (list == nullptr || list->kind == Kind::null) return;
+  if (list->kind != Kind::list) {
+    throw UserError(list->origin.pos, "traffic must be a list",
+                    "write 'traffic:' and below it '- {pattern: incast, size: 1MiB}'");
+  }
+  for (size_t i = 0; i < list->items.size(); ++i) {
+    Block b(&list->items[i], "traffic[" + std::to_string(i) + "]", list->origin.pos);
+    if (!b.present()) throw UserError(list->items[i].origin.pos, "an empty traffic entry");
+    const std::string pattern = b.text("pattern", "");
+    if (pattern.empty()) {
+      std::string known;
+      for (const auto& n : Registry::instance().names("traffic")) {
+        known += (known.empty() ? "" : ", ") + n;
+      }
+      throw UserError(b.pos(), "a traffic entry needs a pattern", "known: " + known);
+    }
+    s.traffic.push_back(read_model(b, "traffic", "pattern", pattern));
+    list_settings(s, "traffic[" + std::to_string(i) + "].", s.traffic.back().params);
+  }
+}
+
+void read_simulation(Block& root, Scenario& s) {
+  Block b = root.block("simulation");
+  const std::string engine = b.text("engine", "packet");
+  if (engine != "packet") {
+    const bool planned = engine == "flow" || engine == "analytic" || engine == "ns3";
+    if (planned) not_built(b.key_pos("engine"), "simulation.engine: " + engine);
+    throw UserError(b.key_pos("engine"), "unknown engine '" + engine + "'",
+                    "known: packet (flow, analytic and ns3 are not built yet)");
+  }
+  const std::string fast = b.text("fast_path", "none");
+  if (fast != "none") {
+    if (fast == "exact" || fast == "fast") {
+      not_built(b.key_pos("fast_path"), "simulation.fast_path: " + fast);
+    }
+    throw UserError(b.key_pos("fast_path"), "unknown fast_path '" + fast + "'",
+                    "known: none (exact and fast are not built yet)");
+  }
+  b.refuse("audit");
+  const std::string seeds = b.text("seeds", "1");
+  if (seeds != "1") not_built(b.key_pos("seeds"), "simulation.seeds above 1");
+  const std::string threads = b.text("threads", "auto");
+  if (threads != "auto" && threads != "1") {
+    not_built(b.key_pos("threads"), "simulation.threads above 1");
+  }
+  b.finish();
+  s.settings.emplace_back("simulation.engine", engine);
+  s.settings.emplace_back("simulation.fast_path", fast);
+}
+
+}  // namespace
+
+std::string config_dir() {
+  if (const char* dir = std::getenv("TRAINYARD_CONFIGS"); dir != nullptr && *dir != '\0') return dir;
+  return TRAINYARD_CONFIG_DIR;
+}
+
+std::vector<std::string> device_names() {
+  std::vector<std::string> names;
+  const fs::path dir = fs::path(config_dir()) / "devices";
+  if (fs::is_directory(dir)) {
+    for (const auto& e : fs::directory_iterator(dir)) {
+      if (e.path().extension() == ".yaml") names.push_back(e.path().stem().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+DeviceCard load_device(const std::string& name, const SourcePos& pos) {
+  const fs::path file = fs::path(config_dir()) / "devices" / (name + ".yaml");
+  if (name.find('/') != std::string::npos || !fs::exists(file)) {
+    std::string known;
+    for (const auto& n : device_names()) known += (known.empty() ? "" : ", ") + n;
+    throw UserError(pos, "unknown device '" + name + "'",
+                    "known: " + known + " (cards are files in " + config_dir() + "/devices)");
+  }
+  const ConfigNode root = load_yaml(file.string(), Origin::Kind::preset);
+  Block b(&root, "", SourcePos{file.string(), 1});
+  const Params flops = b.one({"tflops", ParamType::real, "", "0.001", "1000000", {}, "", ""});
+  const Params hbm =
+      b.one({"hbm_gbytes_per_s", ParamType::real, "", "0.001", "1000000", {}, "", ""});
+  DeviceCard card;
+  card.name = name;
+  card.source = b.text("source", "");
+  b.finish();
+  card.tflops = flops.real("tflops");
+  card.hbm_gbytes_per_s = hbm.real("hbm_gbytes_per_s");
+  return card;
+}
+
+Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrides) {
+  ConfigNode root = load_yaml(path, Origin::Kind::user);
+  for (const auto& setting : overrides.settings) apply_setting(root, setting);
+  const Origin cli{Origin::Kind::command_line, {"--trace", 0}};
+  if (!overrides.trace.empty()) {
+    ConfigNode& chakra = root.child("workload", cli).child("chakra", cli);
+    chakra.kind = Kind::scalar;
+    chakra.text = overrides.trace;
+    chakra.origin = cli;
+  }
+  // Presets go under what the user wrote; lines survive on both sides.
+  for (auto& e : root.entries) {
+    if (e.key != "fabric") continue;
+    for (auto& f : e.value.entries) {
+      if (f.key == "transport" && f.value.kind == Kind::map) {
+        merge_preset(f.value, "transport", "preset");
+      }
+    }
+  }
+
+  Scenario s;
+  s.file = path;
+  s.base_dir = fs::path(path).parent_path().string();
+  if (s.base_dir.empty()) s.base_dir = ".";
+  Block b(&root, "", SourcePos{path, 1});
+  s.name = b.text("name", fs::path(path).stem().string());
+  const Params seed = b.one({"seed", ParamType::integer, "1", "0", "", {}, "", ""});
+  s.seed = static_cast<uint64_t>(seed.integer("seed"));
+  s.settings.emplace_back("seed", seed.text("seed") + "  (" + origin_text(seed.origin("seed")) + ")");
+  for (const char* key : {"faults", "reliability", "check", "sweep", "jobs", "memory", "storage",
+                          "wiring", "cost", "solve"}) {
+    b.refuse(key);
+  }
+  read_cluster(b, s);
+  read_fabric(b, s);
+  read_workload(b, s);
+  read_traffic(b, s);
+
+  Block collectives = b.block("collectives");
+  s.collectives = Params(collective_params());
+  collectives.fill(s.collectives);
+  list_settings(s, "collectives.", s.collectives);
+
+  Block compute = b.block("compute");
+  compute.refuse("jitter");
+  compute.refuse("slow");
+  s.compute.category = "compute";
+  s.compute.kind = compute.text("model", "auto");
+  s.compute.pos = compute.present() ? compute.key_pos("model") : compute.pos();
+  if (s.compute.kind == "auto") {
+    // Settled by the trace; parameters of the roofline may already be given.
+    s.compute.params = Params(Registry::instance().get("compute", "roofline").params);
+  } else if (s.compute.kind == "table" || s.compute.kind == "fitted") {
+    not_built(s.compute.pos, "compute.model: " + s.compute.kind);
+  } else {
+    s.compute.params =
+        Params(Registry::instance().get("compute", s.compute.kind, s.compute.pos).params);
+  }
+  compute.fill(s.compute.params);
+  s.settings.emplace_back("compute.model", s.compute.kind);
+  list_settings(s, "compute.", s.compute.params);
+  read_simulation(b, s);
+
+  Block output = b.block("output");
+  const std::string dir = output.text("dir", "out/" + slug(s.name));
+  s.output_dir = overrides.output_dir.empty() ? dir : overrides.output_dir;
+  output.refuse("trace");
+  output.refuse("telemetry");
+  output.finish();
+  b.finish();
+
+  if (s.chakra.empty() && s.traffic.empty()) {
+    throw UserError(SourcePos{path, 0}, "nothing to simulate",
+                    "add 'workload: {chakra: PREFIX}', a traffic list, or --trace PREFIX");
+  }
+  if (!s.chakra.empty() && !s.traffic.empty()) {
+    not_built(b.key_pos("traffic"), "traffic beside a workload");
+  }
+  return s;
+}
+
+}  // namespace trainyard

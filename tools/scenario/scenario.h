@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// A scenario file, checked and resolved: every value is known, typed, and has an origin.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "network/packet/config.h"
+#include "network/topology.h"
+#include "sim/compute_model.h"
+#include "sim/params.h"
+#include "tools/scenario/config_node.h"
+
+namespace trainyard {
+
+/// A model chosen by name, with its parameters.
+struct ModelChoice {
+  std::string category, kind;
+  Params params;
+  SourcePos pos;
+};
+
+struct Scenario {
+  std::string file, base_dir;
+  std::string name;
+  uint64_t seed = 1;
+
+  // cluster
+  uint32_t nodes = 0;  ///< 0: as many as the workload needs
+  uint32_t gpus_per_node = 8, nics_per_node = 8;
+  SourcePos cluster_pos;
+  DeviceCard device;
+
+  // fabric
+  ModelChoice topology, congestion, transport, ecmp, buffer, pfc, ecn;
+
+  // what runs
+  std::string chakra;       ///< prefix, folder or pattern, made relative to the scenario file
+  std::string group_file;
+  SourcePos workload_pos;
+  int64_t element_bytes = 0;
+  bool strict = false;
+  std::vector<ModelChoice> traffic;
+
+  Params collectives;
+  ModelChoice compute;  ///< kind "auto" is settled when the trace is read
+
+  std::string output_dir;
+  /// key -> "value    (origin)" for reports, in the order of the grammar.
+  std::vector<std::pair<std::string, std::string>> settings;
+  std::vector<std::string> warnings;
+};
+
+/// What the command line changes.
+struct ScenarioOverrides {
+  std::vector<std::string> settings;  ///< "key=value"
+  std::string trace;                  ///< replaces workload.chakra, relative to the current folder
+  std::string output_dir;
+};
+
+/// Reads, merges presets, checks against the grammar. Throws UserError (file, line) for anything
+/// unknown, contradictory or not built yet.
+Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrides = {});
+
+/// Device cards by name, from configs/devices.
+DeviceCard load_device(const std::string& name, const SourcePos& pos);
+std::vector<std::string> device_names();
+/// Folder of presets: $TRAINYARD_CONFIGS, or the one of the source tree.
+std::string config_dir();
+
+}  // namespace trainyard

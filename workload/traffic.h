@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Traffic without a model: lists of flows from patterns or files.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "sim/params.h"
+#include "sim/registry.h"
+
+namespace trainyard {
+
+struct Flow {
+  uint32_t src = 0, dst = 0;  ///< ranks
+  int64_t bytes = 0;
+  Time start;
+};
+
+struct TrafficRequest {
+  uint32_t ranks = 0;
+  uint64_t seed = 1;
+  std::string base_dir;
+  SourcePos pos;
+};
+
+/// Factory of category "traffic".
+using TrafficFactory = std::function<std::vector<Flow>(const TrafficRequest&, const Params&)>;
+
+}  // namespace trainyard
