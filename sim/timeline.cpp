@@ -23,6 +23,8 @@ double busbw_factor(CollectiveKind kind, uint32_t n) {
     case CollectiveKind::all_gather:
     case CollectiveKind::reduce_scatter:
     case CollectiveKind::reduce_scatter_block:
+    case CollectiveKind::gather:
+    case CollectiveKind::scatter:
     case CollectiveKind::all_to_all: return (ranks - 1) / ranks;
     default: return 1.0;
   }
@@ -46,6 +48,7 @@ struct Timeline::RankState {
   };
   std::vector<StreamState> streams;
   uint32_t left = 0;
+  std::unique_ptr<ClassInfo> own_info;  // where slots repeat, see the constructor
   // What runs now, and since when the split below holds.
   int computing = 0, hosting = 0, moving = 0, waiting = 0;
   Time since;
@@ -81,9 +84,17 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
       options_(std::move(options)) {
   ranks_.resize(job.ranks.size());
   times_.resize(job.ranks.size());
+  const auto repeats = [](std::vector<uint32_t> slots) {
+    std::sort(slots.begin(), slots.end());
+    return std::adjacent_find(slots.begin(), slots.end()) != slots.end();
+  };
   for (uint32_t r = 0; r < job.ranks.size(); ++r) {
     const OpGraph* g = job.ranks[r].graph.get();
-    auto& info = classes_[g];
+    const RankBinding& binding = job.ranks[r].binding;
+    // Numbers count per group and peer. They are those of the class unless two slots hold the same
+    // (the next stage of two is the previous one, too).
+    const bool alike = !repeats(binding.groups) && !repeats(binding.peers);
+    auto& info = alike ? classes_[g] : ranks_[r].own_info;
     if (!info) {
       info = std::make_unique<ClassInfo>();
       info->stream_ops.resize(g->streams.size());
@@ -95,9 +106,10 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
         if (g->streams[op.stream].order == StreamOrder::fifo) {
           info->stream_ops[op.stream].push_back(i);
         }
-        if (op.kind == OpKind::collective) info->nth[i] = per_group[op.group_slot]++;
+        if (op.kind == OpKind::collective) info->nth[i] = per_group[binding.groups[op.group_slot]]++;
         if (op.kind == OpKind::send || op.kind == OpKind::recv) {
-          info->nth[i] = per_peer[{op.peer_slot, op.tag, op.kind == OpKind::send}]++;
+          const uint32_t peer = binding.peers[op.peer_slot];
+          info->nth[i] = per_peer[{peer, op.tag, op.kind == OpKind::send}]++;
         }
       }
     }
@@ -216,15 +228,9 @@ void Timeline::finish(uint32_t rank, uint32_t op) {
   if (--s.left == 0) times_[rank].finish = now_;
   for (const uint32_t* next = s.graph->successors_begin(op); next != s.graph->successors_end(op);
        ++next) {
-    if (--s.pending[*next] == 0) {
-      release(rank, *next);
-      try_stream(rank, s.graph->ops[*next].stream);
-    }
+    if (--s.pending[*next] == 0) release(rank, *next);
   }
-  if (s.graph->streams[o.stream].order != StreamOrder::free) {
-    s.streams[o.stream].busy = false;
-    try_stream(rank, o.stream);
-  }
+  if (s.graph->streams[o.stream].order != StreamOrder::free) s.streams[o.stream].busy = false;
 }
 
 void Timeline::begin_collective(uint32_t rank, uint32_t op) {
@@ -246,6 +252,12 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
   const auto [it, opened] = open_collectives_.emplace(key, collectives_.size());
   const uint32_t index = it->second;
   if (opened) {
+    for (const uint32_t m : group.members) {
+      if (m < ranks_.size()) continue;
+      throw SimulationError("hang: " + op_label(rank, op) + " of rank " + std::to_string(rank) +
+                            " waits for rank " + std::to_string(m) + " of group '" + group.name +
+                            "', but the job has " + std::to_string(ranks_.size()) + " ranks");
+    }
     Collective c;
     c.group = gi;
     c.nth = s.info->nth[op];
@@ -461,10 +473,22 @@ void Timeline::on_completion(const Completion& c) {
 bool Timeline::run(Recorder* recorder) {
   recorder_ = recorder;
   auto settle = [&] {
-    // Ops that end at this instant release others, which may end at once, too.
-    for (size_t i = 0; i < finished_.size(); ++i) {
-      const auto [rank, op] = finished_[i];
-      finish(rank, op);
+    // Ops that end at this instant release others, which may end at once, too. Streams look for
+    // their next op when all that end together have released theirs.
+    for (size_t first = 0; first < finished_.size();) {
+      const size_t last = finished_.size();
+      for (size_t i = first; i < last; ++i) {
+        const auto [rank, op] = finished_[i];
+        finish(rank, op);
+      }
+      for (; first < last; ++first) {
+        const auto [rank, op] = finished_[first];
+        const OpGraph& g = *ranks_[rank].graph;
+        for (const uint32_t* next = g.successors_begin(op); next != g.successors_end(op); ++next) {
+          try_stream(rank, g.ops[*next].stream);
+        }
+        try_stream(rank, g.ops[op].stream);
+      }
     }
     finished_.clear();
   };

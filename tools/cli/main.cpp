@@ -33,6 +33,14 @@ extern "C" void on_signal(int) {
   g_interrupted = 1;
 }
 
+/// Errors take one line, even where the input that they quote has several.
+void print_error(std::string text) {
+  for (char& c : text) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  fmt::print(stderr, "trainyard: {}\n", text);
+}
+
 struct RunArguments {
   std::string scenario;
   ScenarioOverrides overrides;
@@ -83,7 +91,7 @@ int run(const RunArguments& arguments) {
   fmt::print("report: {}/report.html\n", scenario.output_dir);
   if (result.complete) return kOk;
   std::fflush(stdout);
-  fmt::print(stderr, "trainyard: {}: {}\n", scenario.file, result.incomplete_reason);
+  print_error(scenario.file + ": " + result.incomplete_reason);
   return g_interrupted != 0 ? kInterrupted : kSimulationError;
 }
 
@@ -236,8 +244,17 @@ int main_checked(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    const int code = app.exit(e);
-    return code == 0 ? kOk : kUserError;
+    if (e.get_exit_code() == 0) return app.exit(e);  // help
+    const CLI::App* at = trace_cmd->parsed() ? trace_cmd : &app;
+    const auto words = at->remaining();
+    if (at->get_subcommands().empty() && !words.empty()) {
+      std::string known;
+      for (const CLI::App* c : at->get_subcommands([](const CLI::App*) { return true; })) {
+        known += (known.empty() ? "" : ", ") + c->get_name();
+      }
+      throw UserError("unknown command or option '" + words.front() + "'", "commands: " + known);
+    }
+    throw UserError(e.what(), "see trainyard --help");
   }
   if (run_cmd->parsed()) return run(arguments);
   if (topo_cmd->parsed()) return topo(arguments);
@@ -255,16 +272,16 @@ int main(int argc, char** argv) {
   try {
     return trainyard::main_checked(argc, argv);
   } catch (const trainyard::UserError& e) {
-    fmt::print(stderr, "trainyard: {}\n", e.what());
+    trainyard::print_error(e.what());
     return trainyard::kUserError;
   } catch (const trainyard::SimulationError& e) {
-    fmt::print(stderr, "trainyard: {}\n", e.what());
+    trainyard::print_error(e.what());
     return trainyard::kSimulationError;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "trainyard: out of memory\n");
+    trainyard::print_error("out of memory");
     return trainyard::kSimulationError;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "trainyard: internal error: {}; please report it\n", e.what());
+    trainyard::print_error("internal error: " + std::string(e.what()) + "; please report it");
     return trainyard::kSimulationError;
   }
 }

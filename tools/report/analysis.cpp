@@ -42,7 +42,17 @@ bool was_acknowledged(const TransferRecord& flow) {
          flow.acknowledged != Time::infinity();
 }
 
-FlowStats flow_stats(const std::vector<TransferRecord>& flows) {
+std::optional<Time> completion_time(const Result& result, const TransferRecord& flow) {
+  if (result.complete_at_last_ack) {
+    if (!was_acknowledged(flow)) return std::nullopt;
+    return flow.acknowledged - flow.start;
+  }
+  if (!was_delivered(flow)) return std::nullopt;
+  return flow.delivered - flow.start;
+}
+
+FlowStats flow_stats(const Result& result) {
+  const std::vector<TransferRecord>& flows = result.flows;
   FlowStats stats;
   stats.count = flows.size();
   std::vector<Time> times;
@@ -51,8 +61,9 @@ FlowStats flow_stats(const std::vector<TransferRecord>& flows) {
   Wide sum = 0;
   for (const TransferRecord& flow : flows) {
     stats.bytes += flow.bytes;
-    if (!was_delivered(flow)) continue;
-    times.push_back(flow.delivered - flow.start);
+    const auto time = completion_time(result, flow);
+    if (!time) continue;
+    times.push_back(*time);
     sum += times.back().ps();
   }
   stats.delivered = times.size();

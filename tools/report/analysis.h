@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,13 +21,17 @@ Time nearest_rank(const std::vector<Time>& sorted, uint32_t percent);
 [[nodiscard]] bool was_delivered(const TransferRecord& flow);
 [[nodiscard]] bool was_acknowledged(const TransferRecord& flow);
 
-/// Flow completion times: from start until the last byte is at the receiver.
+/// From start until completion as the scenario defines it (Result::complete_at_last_ack); nullopt
+/// when the run ended before.
+[[nodiscard]] std::optional<Time> completion_time(const Result& result, const TransferRecord& flow);
+
+/// Flow completion times, see completion_time().
 struct FlowStats {
   uint64_t count = 0, delivered = 0;
   int64_t bytes = 0;  ///< of all flows, delivered or not
   Time mean, median, p99, max;
 };
-FlowStats flow_stats(const std::vector<TransferRecord>& flows);
+FlowStats flow_stats(const Result& result);
 
 /// compute + host + exposed communication + wait + idle: what a rank's step consists of.
 Time sum_of_parts(const RankTimes& rank);

@@ -79,7 +79,8 @@ std::string flows_csv(const Result& result) {
     csv.number(i).text(report::owner_name(result, flow.owner)).number(flow.src).number(flow.dst);
     csv.number(flow.bytes).time(flow.start).time_if(delivered, flow.delivered);
     csv.time_if(report::was_acknowledged(flow), flow.acknowledged);
-    csv.time_if(delivered, flow.delivered - flow.start).number(flow.hops).number(flow.packets);
+    const auto fct = report::completion_time(result, flow);
+    csv.time_if(fct.has_value(), fct.value_or(Time())).number(flow.hops).number(flow.packets);
     csv.number(flow.retransmitted).number(flow.transmissions).number(flow.cnps);
     csv.text(report::endpoint_name(result, flow.src));
     csv.text(report::endpoint_name(result, flow.dst)).end_row();

@@ -128,7 +128,7 @@ std::string headline(const Result& result) {
         shown(s.exposed_comm), shown(s.wait), static_cast<char>(dominant[0] - 'a' + 'A'),
         dominant.substr(1), shown(share));
   }
-  const report::FlowStats flows = report::flow_stats(result.flows);
+  const report::FlowStats flows = report::flow_stats(result);
   if (flows.count == 0) {
     text += "There are 0 flows: nothing communicated. ";
   } else if (!ranked) {
@@ -458,7 +458,7 @@ void links(const Result& result, std::string& out) {
 
 void flows(const Result& result, std::string& out) {
   open_section("flows", "Flows", out);
-  const report::FlowStats stats = report::flow_stats(result.flows);
+  const report::FlowStats stats = report::flow_stats(result);
   if (stats.count == 0) {
     note("0 flows: nothing communicated.", out);
     close_section(out);
@@ -486,9 +486,9 @@ void flows(const Result& result, std::string& out) {
 
   std::vector<size_t> slowest;
   for (size_t i = 0; i < result.flows.size(); ++i) {
-    if (report::was_delivered(result.flows[i])) slowest.push_back(i);
+    if (report::completion_time(result, result.flows[i])) slowest.push_back(i);
   }
-  const auto fct = [&](size_t i) { return result.flows[i].delivered - result.flows[i].start; };
+  const auto fct = [&](size_t i) { return *report::completion_time(result, result.flows[i]); };
   const size_t kept = std::min<size_t>(10, slowest.size());
   std::partial_sort(slowest.begin(), slowest.begin() + static_cast<std::ptrdiff_t>(kept),
                     slowest.end(),

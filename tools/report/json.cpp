@@ -135,7 +135,7 @@ Json link_row(const Result& result, const LinkRecord& link) {
 }
 
 Json flow_summary(const Result& result) {
-  const report::FlowStats stats = report::flow_stats(result.flows);
+  const report::FlowStats stats = report::flow_stats(result);
   const bool any = stats.delivered > 0;
   return {{"flow_count", stats.count},
           {"delivered_count", stats.delivered},

@@ -29,6 +29,7 @@ struct Result {
   bool complete = false;        ///< false: interrupted, everything below is up to `end`
   std::string incomplete_reason;
   uint64_t fingerprint = 0;
+  bool complete_at_last_ack = false;  ///< flow completion: last ACK back, or (false) last byte there
 
   uint32_t ranks = 0, nodes = 0, switches = 0, links_count = 0, rank_classes = 0;
   Time end;                     ///< simulated end of the run
@@ -42,7 +43,7 @@ struct Result {
   std::vector<RankTimes> rank_times;
   std::vector<CollectiveRecord> collectives;
   std::vector<TransferRecord> flows;  ///< one per transfer, in order of start
-  std::vector<std::string> flow_owner; ///< TransferRecord::owner -> label ("all-reduce #3", "flow 7")
+  std::vector<std::string> flow_owner;  ///< TransferRecord::owner -> label, e.g. "all-reduce #3"
   std::vector<std::string> endpoint_names;  ///< rank -> node name
   std::vector<LinkRecord> links;
   std::vector<Span> spans;            ///< for the timeline; may be thinned, see spans_dropped

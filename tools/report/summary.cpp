@@ -129,7 +129,7 @@ void key_figures(const Result& result, std::string& out) {
     figure("wait for peers", report::percent(s.wait) + " %", out);
     figure("idle", report::percent(s.idle) + " %", out);
   }
-  const report::FlowStats flows = report::flow_stats(result.flows);
+  const report::FlowStats flows = report::flow_stats(result);
   if (flows.count == 0) {
     figure("flows", "0 flows: nothing communicated", out);
   } else {

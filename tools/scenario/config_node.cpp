@@ -161,9 +161,14 @@ ConfigNode parse(std::istream& in, const std::string& name, Origin::Kind kind, b
 
 ConfigNode load_yaml(const std::string& path, Origin::Kind kind) {
   std::ifstream in(path, std::ios::binary);
+  // The first read tells a folder (an error) from an empty file (the end).
+  if (in) in.peek();
+  if (!in.is_open() || in.bad()) {
+    throw UserError("cannot read " + path, "check the path and the permissions");
+  }
   std::ostringstream text;
-  if (in) text << in.rdbuf();
-  if (!in || in.bad() || text.fail()) {
+  if (!in.eof()) text << in.rdbuf();
+  if (in.bad() || text.fail()) {
     throw UserError("cannot read " + path, "check the path and the permissions");
   }
   return parse_yaml(text.str(), path, kind);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "chakra/reader.h"
 #include "network/packet/packet_fabric.h"
@@ -90,6 +91,11 @@ void drain(Fabric& fabric) {
 std::vector<Flow> build_flows(const Scenario& s, uint32_t ranks) {
   std::vector<Flow> flows;
   for (const ModelChoice& t : s.traffic) {
+    if (ranks < 2) {
+      throw UserError(t.pos, "traffic needs at least 2 ranks, the fabric has " +
+                                 std::to_string(ranks),
+                      "raise cluster.nodes or cluster.gpus_per_node");
+    }
     const TrafficRequest request{ranks, s.seed, s.base_dir, t.pos};
     const auto& make = Registry::instance().factory<TrafficFactory>("traffic", t.kind);
     const auto more = make(request, t.params);
@@ -160,8 +166,16 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
     if (!import->has_streams) {
       note("order", "the trace names no streams: collectives of one rank may overlap", false);
     }
+    std::map<std::string, std::pair<std::string, size_t>> by_code;
     for (const auto& f : import->findings) {
-      note("trace", f.message, false);
+      auto& entry = by_code[f.code];
+      if (entry.second++ == 0) entry.first = f.message;
+    }
+    for (const auto& [code, entry] : by_code) {
+      const size_t more = entry.second - 1;
+      note("trace", entry.first + (more > 0 ? "; likewise in " + std::to_string(more) + " more files"
+                                            : std::string()),
+           false);
     }
   }
   note("engine",
@@ -279,6 +293,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     }
   }
 
+  r.complete_at_last_ack = !config.complete_at_receiver;
   PacketFabric fabric(topology, config);
   fabric.record_rates(hooks.rates);
   const auto flows = workload ? std::vector<Flow>() : build_flows(s, r.ranks);

@@ -68,6 +68,9 @@ class Block {
     taken_.insert(key);
     return node_ == nullptr ? nullptr : node_->find(key);
   }
+  [[nodiscard]] const ConfigNode* peek(const std::string& key) const {
+    return node_ == nullptr ? nullptr : node_->find(key);
+  }
   /// A key of the grammar whose feature does not exist yet.
   void refuse(const std::string& key) {
     if (const auto* n = take(key); n != nullptr) not_built(key_pos(key), full(key));
@@ -109,6 +112,11 @@ class Block {
   [[nodiscard]] const SourcePos& pos() const { return pos_; }
   [[nodiscard]] std::string full(const std::string& key) const {
     return path_.empty() ? key : path_ + "." + key;
+  }
+  /// Where the value of `key` comes from; the default when it is not given.
+  [[nodiscard]] Origin origin(const std::string& key) const {
+    const auto* n = peek(key);
+    return n == nullptr || n->kind == Kind::null ? Origin{} : n->origin;
   }
   [[nodiscard]] SourcePos key_pos(const std::string& key) const {
     if (node_ != nullptr) {
@@ -185,11 +193,16 @@ std::string origin_text(const Origin& o) {
   return "";
 }
 
+void list_setting(Scenario& s, const std::string& key, const std::string& value,
+                  const Origin& origin) {
+  s.settings.emplace_back(key, value + "  (" + origin_text(origin) + ")");
+}
+
 void list_settings(Scenario& s, const std::string& prefix, const Params& params) {
   for (const auto& name : params.names()) {
-    if (params.text(name).empty()) continue;
-    s.settings.emplace_back(prefix + name,
-                            params.text(name) + "  (" + origin_text(params.origin(name)) + ")");
+    if (!params.text(name).empty()) {
+      list_setting(s, prefix + name, params.text(name), params.origin(name));
+    }
   }
 }
 
@@ -212,7 +225,10 @@ std::string slug(const std::string& name) {
 /// Puts configs/<folder>/<name>.yaml under the user's keys of `block`.
 void merge_preset(ConfigNode& block, const std::string& folder, const std::string& key) {
   const ConfigNode* name = block.find(key);
-  if (name == nullptr || name->kind != Kind::scalar) return;
+  if (name == nullptr || name->kind == Kind::null) return;
+  if (name->kind != Kind::scalar) {
+    throw UserError(name->origin.pos, "the " + folder + " preset must be one name");
+  }
   const fs::path file = fs::path(config_dir()) / folder / (name->text + ".yaml");
   if (!fs::exists(file)) {
     std::string known;
@@ -249,33 +265,42 @@ void read_cluster(Block& root, Scenario& s) {
   const Params placement =
       b.one({"placement", PT::choice, "contiguous", "", "", {"contiguous"}, "", ""});
   b.finish();
-  s.settings.emplace_back("cluster.nodes", nodes.text("nodes") + "  (" +
-                                               origin_text(nodes.origin("nodes")) + ")");
-  s.settings.emplace_back("cluster.gpus_per_node",
-                          gpus.text("gpus_per_node") + "  (" +
-                              origin_text(gpus.origin("gpus_per_node")) + ")");
-  s.settings.emplace_back("cluster.device", device);
+  list_settings(s, "cluster.", nodes);
+  list_settings(s, "cluster.", gpus);
+  list_settings(s, "cluster.", nics);
+  list_setting(s, "cluster.device", device, b.origin("device"));
+  list_settings(s, "cluster.", placement);
 }
 
 void read_fabric(Block& root, Scenario& s) {
   Block fabric = root.block("fabric");
   Block topology = fabric.block("topology");
   s.topology = read_model(topology, "topology", "kind", "rail-optimized");
+  list_setting(s, "fabric.topology.kind", s.topology.kind, topology.origin("kind"));
   list_settings(s, "fabric.topology.", s.topology.params);
 
   Block transport = fabric.block("transport");
-  transport.take("preset");
+  if (const auto* preset = transport.take("preset"); preset != nullptr) {
+    list_setting(s, "fabric.transport.preset", preset->text, preset->origin);
+  }
   Block congestion = transport.block("congestion");
   s.congestion = read_model(congestion, "congestion", "kind", "dcqcn");
   Block lb = transport.block("load_balancing");
+  if (const auto* qps = lb.peek("qps"); qps != nullptr && qps->kind == Kind::scalar) {
+    Params given({{"qps", ParamType::integer, "1", "1", "65535", {}, "", ""}});
+    given.set("qps", qps->text, qps->origin);
+    if (given.integer("qps") > 1) not_built(lb.key_pos("qps"), lb.full("qps") + " above 1");
+  }
   s.ecmp = read_model(lb, "load_balancing", "kind", "ecmp");
   s.transport.category = "transport";
   s.transport.kind = "rocev2";
   s.transport.params = Params(transport_params());
   transport.fill(s.transport.params);
   list_settings(s, "fabric.transport.", s.transport.params);
-  s.settings.emplace_back("fabric.transport.congestion.kind", s.congestion.kind);
+  list_setting(s, "fabric.transport.congestion.kind", s.congestion.kind,
+               congestion.origin("kind"));
   list_settings(s, "fabric.transport.congestion.", s.congestion.params);
+  list_setting(s, "fabric.transport.load_balancing.kind", s.ecmp.kind, lb.origin("kind"));
   list_settings(s, "fabric.transport.load_balancing.", s.ecmp.params);
 
   Block sw = fabric.block("switch");
@@ -316,6 +341,12 @@ void read_workload(Block& root, Scenario& s) {
   const Params strict = b.one({"strict", PT::boolean, "false", "", "", {}, "", ""});
   s.strict = strict.boolean("strict");
   b.finish();
+  if (!chakra.empty()) {
+    list_setting(s, "workload.chakra", s.chakra, b.origin("chakra"));
+    if (!groups.empty()) list_setting(s, "workload.groups", s.group_file, b.origin("groups"));
+    list_settings(s, "workload.", element);
+    list_settings(s, "workload.", strict);
+  }
   if (b.present() && s.chakra.empty()) {
     throw UserError(b.pos(), "workload needs 'chakra: PREFIX'",
                     "or give the trace on the command line: --trace PREFIX");
@@ -333,6 +364,7 @@ void read_traffic(Block& root, Scenario& s) {
     Block b(&list->items[i], "traffic[" + std::to_string(i) + "]", list->origin.pos);
     if (!b.present()) throw UserError(list->items[i].origin.pos, "an empty traffic entry");
     const std::string pattern = b.text("pattern", "");
+    if (pattern == "collective") not_built(b.key_pos("pattern"), "traffic pattern: collective");
     if (pattern.empty()) {
       std::string known;
       for (const auto& n : Registry::instance().names("traffic")) {
@@ -341,6 +373,7 @@ void read_traffic(Block& root, Scenario& s) {
       throw UserError(b.pos(), "a traffic entry needs a pattern", "known: " + known);
     }
     s.traffic.push_back(read_model(b, "traffic", "pattern", pattern));
+    list_setting(s, "traffic[" + std::to_string(i) + "].pattern", pattern, b.origin("pattern"));
     list_settings(s, "traffic[" + std::to_string(i) + "].", s.traffic.back().params);
   }
 }
@@ -363,15 +396,18 @@ void read_simulation(Block& root, Scenario& s) {
                     "known: none (exact and fast are not built yet)");
   }
   b.refuse("audit");
-  const std::string seeds = b.text("seeds", "1");
-  if (seeds != "1") not_built(b.key_pos("seeds"), "simulation.seeds above 1");
-  const std::string threads = b.text("threads", "auto");
-  if (threads != "auto" && threads != "1") {
+  using PT = ParamType;
+  const Params seeds = b.one({"seeds", PT::integer, "1", "1", "1000000", {}, "", ""});
+  if (seeds.integer("seeds") > 1) not_built(b.key_pos("seeds"), "simulation.seeds above 1");
+  const Params threads = b.one({"threads", PT::integer, "auto", "1", "4096", {"auto"}, "", ""});
+  if (!threads.is_word("threads", "auto") && threads.integer("threads") > 1) {
     not_built(b.key_pos("threads"), "simulation.threads above 1");
   }
   b.finish();
-  s.settings.emplace_back("simulation.engine", engine);
-  s.settings.emplace_back("simulation.fast_path", fast);
+  list_setting(s, "simulation.engine", engine, b.origin("engine"));
+  list_setting(s, "simulation.fast_path", fast, b.origin("fast_path"));
+  list_settings(s, "simulation.", seeds);
+  list_settings(s, "simulation.", threads);
 }
 
 }  // namespace
@@ -443,7 +479,8 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   s.name = b.text("name", fs::path(path).stem().string());
   const Params seed = b.one({"seed", ParamType::integer, "1", "0", "", {}, "", ""});
   s.seed = static_cast<uint64_t>(seed.integer("seed"));
-  s.settings.emplace_back("seed", seed.text("seed") + "  (" + origin_text(seed.origin("seed")) + ")");
+  list_setting(s, "name", s.name, b.origin("name"));
+  list_settings(s, "", seed);
   for (const char* key : {"faults", "reliability", "check", "sweep", "jobs", "memory", "storage",
                           "wiring", "cost", "solve"}) {
     b.refuse(key);
@@ -474,7 +511,7 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
         Params(Registry::instance().get("compute", s.compute.kind, s.compute.pos).params);
   }
   compute.fill(s.compute.params);
-  s.settings.emplace_back("compute.model", s.compute.kind);
+  list_setting(s, "compute.model", s.compute.kind, compute.origin("model"));
   list_settings(s, "compute.", s.compute.params);
   read_simulation(b, s);
 
