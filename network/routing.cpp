@@ -79,9 +79,8 @@ void Routing::path(const FlowTuple& tuple, std::vector<uint32_t>& path) {
     }
     TRAINYARD_ASSERT(!candidates_.empty());
     if (config_.order == NextHopOrder::descending_peer) {
-      std::stable_sort(candidates_.begin(), candidates_.end(), [&](uint32_t a, uint32_t b) {
-        return topology_.to(a) > topology_.to(b);
-      });
+      std::stable_sort(candidates_.begin(), candidates_.end(),
+                       [&](uint32_t a, uint32_t b) { return topology_.to(a) > topology_.to(b); });
     }
     uint64_t pick = 0;
     if (candidates_.size() > 1) {

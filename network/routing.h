@@ -12,14 +12,14 @@ namespace trainyard {
 
 /// How a switch picks among equal next hops.
 enum class EcmpHash : uint8_t {
-  mix64,        ///< 64-bit mix of the flow tuple and the switch
-  murmur3_tuple ///< 32-bit Murmur3 over {src address, dst address, ports}, seed = switch
+  mix64,         ///< 64-bit mix of the flow tuple and the switch
+  murmur3_tuple  ///< 32-bit Murmur3 over {src address, dst address, ports}, seed = switch
 };
 
 /// Order of the equal next hops that the hash indexes.
 enum class NextHopOrder : uint8_t {
-  cabling,          ///< order of the ports
-  descending_peer   ///< highest peer node first
+  cabling,         ///< order of the ports
+  descending_peer  ///< highest peer node first
 };
 
 struct RoutingConfig {

@@ -8,10 +8,14 @@ namespace trainyard {
 
 const char* node_kind_name(NodeKind kind) {
   switch (kind) {
-    case NodeKind::host: return "host";
-    case NodeKind::leaf: return "leaf";
-    case NodeKind::spine: return "spine";
-    case NodeKind::scale_up: return "scale-up";
+    case NodeKind::host:
+      return "host";
+    case NodeKind::leaf:
+      return "leaf";
+    case NodeKind::spine:
+      return "spine";
+    case NodeKind::scale_up:
+      return "scale-up";
   }
   return "";
 }
@@ -31,8 +35,8 @@ uint32_t Topology::add_link(uint32_t a, uint32_t b, Rate rate, Time delay, doubl
 }
 
 uint32_t Topology::count(NodeKind kind) const {
-  return static_cast<uint32_t>(std::count_if(nodes_.begin(), nodes_.end(),
-                                             [&](const auto& n) { return n.kind == kind; }));
+  return static_cast<uint32_t>(
+      std::count_if(nodes_.begin(), nodes_.end(), [&](const auto& n) { return n.kind == kind; }));
 }
 
 std::string Topology::tier(uint32_t port) const {

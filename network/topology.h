@@ -79,8 +79,8 @@ struct TopologyRequest {
   uint32_t nodes = 1;          ///< servers
   uint32_t gpus_per_node = 8;  ///< ranks per server
   uint32_t nics_per_node = 8;
-  std::string base_dir;        ///< for relative paths of files
-  SourcePos pos;               ///< of the topology block
+  std::string base_dir;  ///< for relative paths of files
+  SourcePos pos;         ///< of the topology block
 };
 
 /// Factory of category "topology".

@@ -67,6 +67,12 @@ struct FileLink {
   double loss;
 };
 
+double parse_error_rate(const std::string& t) {
+  const double p = parse_fraction(t);
+  if (!(p >= 0 && p <= 1)) throw UserError("'" + t + "' is not a probability from 0 to 1");
+  return p;
+}
+
 bool is_number(const std::string& t) {
   int64_t v = 0;
   const auto [end, error] = std::from_chars(t.data(), t.data() + t.size(), v);
@@ -74,8 +80,8 @@ bool is_number(const std::string& t) {
 }
 
 /// Builds the Topology in ascending order of the file's ids.
-Topology build(const std::map<int64_t, NodeKind>& kinds, const std::vector<FileLink>& links,
-               int64_t gpus_per_server) {
+Topology build(const std::string& file, const std::map<int64_t, NodeKind>& kinds,
+               const std::vector<FileLink>& links, int64_t gpus_per_server) {
   Topology topology;
   std::map<int64_t, uint32_t> index;
   std::map<int64_t, bool> touches_host;
@@ -103,7 +109,11 @@ Topology build(const std::map<int64_t, NodeKind>& kinds, const std::vector<FileL
   for (const auto& l : links) {
     topology.add_link(index[l.a], index[l.b], l.rate, l.delay, l.loss);
   }
-  topology.finish();
+  try {
+    topology.finish();
+  } catch (const UserError& e) {
+    throw UserError(SourcePos{file, 0}, e.what());
+  }
   return topology;
 }
 
@@ -143,9 +153,9 @@ Topology read_space_format(const std::string& file, const std::vector<std::strin
   const int64_t n_links = in.number("number of links");
   if (simai) in.word("GPU type");
   if (nodes < 2 || nodes > 10'000'000 || nvswitches + switches > nodes) {
-    throw UserError(SourcePos{file, 1}, "the header declares " + std::to_string(nodes) +
-                                            " nodes of which " +
-                                            std::to_string(nvswitches + switches) + " switches",
+    throw UserError(SourcePos{file, 1},
+                    "the header declares " + std::to_string(nodes) + " nodes of which " +
+                        std::to_string(nvswitches + switches) + " switches",
                     "the number of nodes includes the switches");
   }
   std::map<int64_t, NodeKind> kinds;
@@ -160,31 +170,41 @@ Topology read_space_format(const std::string& file, const std::vector<std::strin
     }
     return id;
   };
-  for (int64_t i = 0; i < nvswitches; ++i) kinds[id_of("NVSwitch id")] = NodeKind::scale_up;
-  for (int64_t i = 0; i < switches; ++i) kinds[id_of("switch id")] = NodeKind::leaf;
+  const auto declare = [&](const char* what, NodeKind kind) {
+    const SourcePos where = in.pos();
+    const int64_t id = id_of(what);
+    if (kinds[id] != NodeKind::host) {
+      throw UserError(where, std::string(what) + " " + std::to_string(id) + " is listed twice");
+    }
+    kinds[id] = kind;
+  };
+  for (int64_t i = 0; i < nvswitches; ++i) declare("NVSwitch id", NodeKind::scale_up);
+  for (int64_t i = 0; i < switches; ++i) declare("switch id", NodeKind::leaf);
   std::vector<FileLink> links;
   for (int64_t i = 0; i < n_links; ++i) {
     if (in.at_end()) {
-      throw UserError(in.pos(), "the header declares " + std::to_string(n_links) +
-                                    " links, the file has " + std::to_string(i),
+      throw UserError(in.pos(),
+                      "the header declares " + std::to_string(n_links) + " links, the file has " +
+                          std::to_string(i),
                       "correct the header or add the missing links");
     }
     FileLink l{};
     const SourcePos where = in.pos();
     l.a = id_of("link end");
     l.b = id_of("link end");
-    if (l.a == l.b) throw UserError(where, "a link from node " + std::to_string(l.a) + " to itself");
+    if (l.a == l.b)
+      throw UserError(where, "a link from node " + std::to_string(l.a) + " to itself");
     l.rate = in.value("link rate", [](const std::string& t) { return parse_rate(t); });
     if (l.rate.bps() <= 0) throw UserError(where, "a link rate must be above 0");
     l.delay = in.value("link delay", [](const std::string& t) { return parse_time(t); });
-    l.loss = in.value("error rate", [](const std::string& t) { return parse_fraction(t); });
+    l.loss = in.value("error rate", parse_error_rate);
     links.push_back(l);
   }
   if (!in.at_end()) {
     throw UserError(in.pos(), "text after the last of " + std::to_string(n_links) + " links",
                     "correct the number of links in line 1");
   }
-  return build(kinds, links, gpus_per_server);
+  return build(file, kinds, links, gpus_per_server);
 }
 
 Topology read_comma_format(const std::string& file, const std::vector<std::string>& lines) {
@@ -208,8 +228,10 @@ Topology read_comma_format(const std::string& file, const std::vector<std::strin
       const int64_t id = row.number("node id");
       const std::string& what = row.word("node kind");
       NodeKind k = NodeKind::host;
-      if (what == "switch") k = NodeKind::leaf;
-      else if (what == "nvswitch") k = NodeKind::scale_up;
+      if (what == "switch")
+        k = NodeKind::leaf;
+      else if (what == "nvswitch")
+        k = NodeKind::scale_up;
       else if (what != "host") {
         throw UserError(pos, "unknown node kind '" + what + "'", "known: host, switch, nvswitch");
       }
@@ -226,14 +248,15 @@ Topology read_comma_format(const std::string& file, const std::vector<std::strin
                           "add a row 'node," + std::to_string(id) + ",host' above");
         }
       }
-      if (l.a == l.b) throw UserError(pos, "a link from node " + std::to_string(l.a) + " to itself");
+      if (l.a == l.b)
+        throw UserError(pos, "a link from node " + std::to_string(l.a) + " to itself");
       l.rate = row.value("link rate in Gbit/s",
                          [](const std::string& t) { return parse_rate(t + "Gbps"); });
       if (l.rate.bps() <= 0) throw UserError(pos, "a link rate must be above 0");
-      l.delay = row.value("link delay in ns",
-                          [](const std::string& t) { return parse_time(t + "ns"); });
+      l.delay =
+          row.value("link delay in ns", [](const std::string& t) { return parse_time(t + "ns"); });
       if (n == 6) {
-        l.loss = row.value("error rate", [](const std::string& t) { return parse_fraction(t); });
+        l.loss = row.value("error rate", parse_error_rate);
       }
       links.push_back(l);
     } else {
@@ -242,7 +265,7 @@ Topology read_comma_format(const std::string& file, const std::vector<std::strin
                       "'link,<a>,<b>,<rate_gbps>,<delay_ns>[,<error rate>]'");
     }
   }
-  return build(kinds, links, 0);
+  return build(file, kinds, links, 0);
 }
 
 Topology make(const TopologyRequest& request, const Params& params) {

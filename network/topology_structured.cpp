@@ -13,34 +13,92 @@ std::vector<ParamSpec> with(std::vector<ParamSpec> a, const std::vector<ParamSpe
 }
 
 const std::vector<ParamSpec> kCable = {
-    {"link.rate", ParamType::rate, "auto", "1Mbps", "", {"auto"},
-     "rate of a switch-to-switch link; auto = the NIC rate", ""},
-    {"link.length", ParamType::length, "30m", "0m", "100km", {},
-     "length of every cable outside the servers", "DESIGN 9.1"},
-    {"link.delay", ParamType::time, "auto", "0ns", "10ms", {"auto"},
+    {"link.rate",
+     ParamType::rate,
+     "auto",
+     "1Mbps",
+     "",
+     {"auto"},
+     "rate of a switch-to-switch link; auto = the NIC rate",
+     ""},
+    {"link.length",
+     ParamType::length,
+     "30m",
+     "0m",
+     "100km",
+     {},
+     "length of every cable outside the servers",
+     "DESIGN 9.1"},
+    {"link.delay",
+     ParamType::time,
+     "auto",
+     "0ns",
+     "10ms",
+     {"auto"},
      "propagation delay of every cable outside the servers; auto = length x 5 ns/m",
      "protocols 5.5"},
-    {"nic.rate", ParamType::rate, "400Gbps", "1Mbps", "", {}, "rate of one NIC port",
+    {"nic.rate",
+     ParamType::rate,
+     "400Gbps",
+     "1Mbps",
+     "",
+     {},
+     "rate of one NIC port",
      "H100-class servers: one 400 Gb/s NIC per GPU"},
 };
 
 const std::vector<ParamSpec> kScaleUp = {
-    {"scale_up.kind", ParamType::choice, "nvswitch", "", "", {"nvswitch", "none"},
-     "what connects the GPUs of a server", ""},
-    {"scale_up.rate", ParamType::rate, "450GBps", "1Mbps", "", {},
+    {"scale_up.kind",
+     ParamType::choice,
+     "nvswitch",
+     "",
+     "",
+     {"nvswitch", "none"},
+     "what connects the GPUs of a server",
+     ""},
+    {"scale_up.rate",
+     ParamType::rate,
+     "450GBps",
+     "1Mbps",
+     "",
+     {},
      "rate between one GPU and the scale-up switch, per direction",
      "NVLink 4: 900 GB/s is the sum of both directions"},
-    {"scale_up.latency", ParamType::time, "500ns", "0ns", "100us", {},
-     "one-way latency GPU to GPU through the scale-up switch", "DESIGN 9.1"},
+    {"scale_up.latency",
+     ParamType::time,
+     "500ns",
+     "0ns",
+     "100us",
+     {},
+     "one-way latency GPU to GPU through the scale-up switch",
+     "DESIGN 9.1"},
 };
 
 const std::vector<ParamSpec> kLeafSpine = {
-    {"leaf_radix", ParamType::integer, "64", "2", "1024", {},
-     "ports of a leaf switch; half of them face down at oversubscription 1", "DESIGN 9.1"},
-    {"spine_radix", ParamType::integer, "auto", "1", "4096", {"auto"},
-     "ports of a spine switch; auto = leaf_radix", ""},
-    {"oversubscription", ParamType::real, "1", "0.01", "64", {},
-     "down capacity of a leaf divided by its up capacity", "DESIGN 9.1"},
+    {"leaf_radix",
+     ParamType::integer,
+     "64",
+     "2",
+     "1024",
+     {},
+     "ports of a leaf switch; half of them face down at oversubscription 1",
+     "DESIGN 9.1"},
+    {"spine_radix",
+     ParamType::integer,
+     "auto",
+     "1",
+     "4096",
+     {"auto"},
+     "ports of a spine switch; auto = leaf_radix",
+     ""},
+    {"oversubscription",
+     ParamType::real,
+     "1",
+     "0.01",
+     "64",
+     {},
+     "down capacity of a leaf divided by its up capacity",
+     "DESIGN 9.1"},
 };
 
 Rate rate_or(const Params& p, const std::string& name, Rate fallback) {
@@ -80,9 +138,9 @@ void add_spines(Topology& t, const TopologyRequest& r, const Params& p,
   if (static_cast<double>(up) < want) ++up;
   const auto radix = static_cast<uint32_t>(p.integer("leaf_radix"));
   if (down + up > radix) {
-    throw UserError(r.pos, "a leaf needs " + std::to_string(down) + " down and " +
-                               std::to_string(up) + " up ports but leaf_radix is " +
-                               std::to_string(radix),
+    throw UserError(r.pos,
+                    "a leaf needs " + std::to_string(down) + " down and " + std::to_string(up) +
+                        " up ports but leaf_radix is " + std::to_string(radix),
                     "raise leaf_radix or oversubscription");
   }
   const uint32_t spine_radix =
@@ -92,9 +150,9 @@ void add_spines(Topology& t, const TopologyRequest& r, const Params& p,
   uint32_t spines = (n_leaves * up + spine_radix - 1) / spine_radix;
   while (spines < up && (up % spines != 0 || n_leaves * (up / spines) > spine_radix)) ++spines;
   if (up % spines != 0 || n_leaves * (up / spines) > spine_radix) {
-    throw UserError(r.pos, std::to_string(n_leaves) + " leaves with " + std::to_string(up) +
-                               " uplinks each do not fit spines of radix " +
-                               std::to_string(spine_radix),
+    throw UserError(r.pos,
+                    std::to_string(n_leaves) + " leaves with " + std::to_string(up) +
+                        " uplinks each do not fit spines of radix " + std::to_string(spine_radix),
                     "a third tier is needed; raise spine_radix or describe the fabric in a file");
   }
   std::vector<uint32_t> spine_nodes;
@@ -110,8 +168,9 @@ void add_spines(Topology& t, const TopologyRequest& r, const Params& p,
 
 void check_nics(const TopologyRequest& r) {
   if (r.nics_per_node != r.gpus_per_node) {
-    throw UserError(r.pos, "nics_per_node is " + std::to_string(r.nics_per_node) +
-                               ", gpus_per_node is " + std::to_string(r.gpus_per_node),
+    throw UserError(r.pos,
+                    "nics_per_node is " + std::to_string(r.nics_per_node) + ", gpus_per_node is " +
+                        std::to_string(r.gpus_per_node),
                     "structured topologies have one NIC per GPU; describe others in a file");
   }
 }
@@ -134,9 +193,9 @@ Topology rail_optimized(const TopologyRequest& r, const Params& p) {
   std::vector<uint32_t> leaves;
   for (uint32_t group = 0; group < groups; ++group) {
     for (uint32_t rail = 0; rail < r.gpus_per_node; ++rail) {
-      const std::string name = groups == 1 ? "rail" + std::to_string(rail)
-                                           : "group" + std::to_string(group) + ".rail" +
-                                                 std::to_string(rail);
+      const std::string name =
+          groups == 1 ? "rail" + std::to_string(rail)
+                      : "group" + std::to_string(group) + ".rail" + std::to_string(rail);
       const uint32_t leaf = t.add_node(name, NodeKind::leaf);
       leaves.push_back(leaf);
       const uint32_t last = std::min(r.nodes, (group + 1) * down_max);
@@ -165,7 +224,8 @@ Topology leaf_spine(const TopologyRequest& r, const Params& p) {
   for (uint32_t first = 0; first < hosts; first += down) {
     const uint32_t leaf = t.add_node("leaf" + std::to_string(leaves.size()), NodeKind::leaf);
     leaves.push_back(leaf);
-    for (uint32_t h = first; h < std::min(hosts, first + down); ++h) t.add_link(h, leaf, nic, delay);
+    for (uint32_t h = first; h < std::min(hosts, first + down); ++h)
+      t.add_link(h, leaf, nic, delay);
   }
   add_spines(t, r, p, leaves, down, nic, delay);
   t.finish();
@@ -187,21 +247,26 @@ Topology single_switch(const TopologyRequest& r, const Params& p) {
 
 const RegisterModel<TopologyFactory> kRail{
     {"topology", "rail-optimized",
-     "NIC i of every server goes to the leaf of rail i; leaves of all rails meet in spines. GPUs of "
+     "NIC i of every server goes to the leaf of rail i; leaves of all rails meet in spines. GPUs "
+     "of "
      "a server share a scale-up switch.",
      "B: section 3",
-     with(with(with({{"planes", ParamType::integer, "1", "1", "16", {},
-                      "parallel planes; a plane's port gets rate / planes", "DESIGN 9.1"}},
+     with(with(with({{"planes",
+                      ParamType::integer,
+                      "1",
+                      "1",
+                      "16",
+                      {},
+                      "parallel planes; a plane's port gets rate / planes",
+                      "DESIGN 9.1"}},
                     kLeafSpine),
                kCable),
           kScaleUp)},
     rail_optimized};
 
 const RegisterModel<TopologyFactory> kClos{
-    {"topology", "leaf-spine",
-     "NICs fill leaves in rank order, all leaves connect to all spines.",
-     "two-tier Clos",
-     with(with(kLeafSpine, kCable), kScaleUp)},
+    {"topology", "leaf-spine", "NICs fill leaves in rank order, all leaves connect to all spines.",
+     "two-tier Clos", with(with(kLeafSpine, kCable), kScaleUp)},
     leaf_spine};
 
 const RegisterModel<TopologyFactory> kSingle{

@@ -22,7 +22,7 @@ struct Placement {
 /// One call of a collective on a communicator of at least two members.
 struct CollectiveRequest {
   CollectiveKind kind = CollectiveKind::all_reduce;
-  int64_t bytes = 0;  ///< Chakra's convention, see Op::bytes; > 0
+  int64_t bytes = 0;                               ///< Chakra's convention, see Op::bytes; > 0
   const std::vector<uint32_t>* members = nullptr;  ///< ranks, in ring order
   Placement placement;
 };

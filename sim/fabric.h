@@ -48,31 +48,31 @@ struct TransferRecord {
 
 /// Totals of one directed link.
 struct LinkRecord {
-  std::string from, to;         ///< node names
+  std::string from, to;  ///< node names
   uint32_t from_node = 0, to_node = 0;
-  std::string tier;             ///< "scale-up", "host-leaf", "leaf-spine", ...
+  std::string tier;  ///< "scale-up", "host-leaf", "leaf-spine", ...
   Rate rate;
-  uint64_t packets = 0;         ///< data, ACK, CNP and PFC frames sent
-  int64_t bytes = 0;            ///< on the wire, headers included
-  int64_t data_bytes = 0;       ///< payload
+  uint64_t packets = 0;    ///< data, ACK, CNP and PFC frames sent
+  int64_t bytes = 0;       ///< on the wire, headers included
+  int64_t data_bytes = 0;  ///< payload
   uint64_t ecn_marks = 0;
-  uint64_t pauses_received = 0; ///< PFC XOFF frames that stopped this link
-  Time paused;                  ///< time during which the data class was paused
-  Time busy;                    ///< time spent transmitting
+  uint64_t pauses_received = 0;  ///< PFC XOFF frames that stopped this link
+  Time paused;                   ///< time during which the data class was paused
+  Time busy;                     ///< time spent transmitting
   int64_t peak_queue_bytes = 0;
   uint64_t drops = 0;
 };
 
 /// Totals of a run. Everything that is reported is counted, nothing is derived from a model.
 struct FabricTotals {
-  uint64_t events = 0;            ///< events executed by the engine
-  uint64_t transmissions = 0;     ///< one per packet per link, ACK and PFC frames included
+  uint64_t events = 0;         ///< events executed by the engine
+  uint64_t transmissions = 0;  ///< one per packet per link, ACK and PFC frames included
   uint64_t data_packets = 0, ack_packets = 0, cnp_packets = 0, pfc_frames = 0;
   uint64_t ecn_marks = 0, pfc_pauses = 0, pfc_resumes = 0;
-  uint64_t drops = 0;             ///< with a reason that the scenario asked for
+  uint64_t drops = 0;  ///< with a reason that the scenario asked for
   uint64_t retransmitted = 0, timeouts = 0, nacks = 0;
-  int64_t payload_bytes = 0;      ///< delivered
-  int64_t wire_bytes = 0;         ///< sum over links
+  int64_t payload_bytes = 0;  ///< delivered
+  int64_t wire_bytes = 0;     ///< sum over links
   uint64_t rate_changes = 0;
 };
 

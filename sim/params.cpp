@@ -9,15 +9,24 @@ namespace {
 
 const char* type_name(ParamType type) {
   switch (type) {
-    case ParamType::boolean: return "true or false";
-    case ParamType::integer: return "whole number";
-    case ParamType::real: return "number";
-    case ParamType::time: return "time such as 1.5us";
-    case ParamType::bytes: return "size such as 4MiB";
-    case ParamType::rate: return "rate such as 400Gbps";
-    case ParamType::length: return "length such as 30m";
-    case ParamType::choice: return "choice";
-    case ParamType::text: return "text";
+    case ParamType::boolean:
+      return "true or false";
+    case ParamType::integer:
+      return "whole number";
+    case ParamType::real:
+      return "number";
+    case ParamType::time:
+      return "time such as 1.5us";
+    case ParamType::bytes:
+      return "size such as 4MiB";
+    case ParamType::rate:
+      return "rate such as 400Gbps";
+    case ParamType::length:
+      return "length such as 30m";
+    case ParamType::choice:
+      return "choice";
+    case ParamType::text:
+      return "text";
   }
   return "";
 }
@@ -34,13 +43,20 @@ int64_t parse_integer(const std::string& text) {
 /// A comparable magnitude of `text` read as `type`.
 double magnitude(ParamType type, const std::string& text) {
   switch (type) {
-    case ParamType::integer: return static_cast<double>(parse_integer(text));
-    case ParamType::real: return parse_fraction(text);
-    case ParamType::time: return static_cast<double>(parse_time(text).ps());
-    case ParamType::bytes: return static_cast<double>(parse_bytes(text).count());
-    case ParamType::rate: return static_cast<double>(parse_rate(text).bps());
-    case ParamType::length: return parse_length_m(text);
-    default: return 0;
+    case ParamType::integer:
+      return static_cast<double>(parse_integer(text));
+    case ParamType::real:
+      return parse_fraction(text);
+    case ParamType::time:
+      return static_cast<double>(parse_time(text).ps());
+    case ParamType::bytes:
+      return static_cast<double>(parse_bytes(text).count());
+    case ParamType::rate:
+      return static_cast<double>(parse_rate(text).bps());
+    case ParamType::length:
+      return parse_length_m(text);
+    default:
+      return 0;
   }
 }
 
@@ -121,7 +137,8 @@ const Params::Value& Params::at(const std::string& name, ParamType type) const {
   TRAINYARD_ASSERT(type == ParamType::text || spec->second.type == type);
   const auto it = values_.find(name);
   if (it == values_.end()) {
-    throw UserError("parameter '" + name + "' has no value", "give it one: " + describe(spec->second));
+    throw UserError("parameter '" + name + "' has no value",
+                    "give it one: " + describe(spec->second));
   }
   return it->second;
 }
@@ -141,11 +158,15 @@ int64_t Params::integer(const std::string& name) const {
 double Params::real(const std::string& name) const {
   return parse_fraction(at(name, ParamType::real).text);
 }
-Time Params::time(const std::string& name) const { return parse_time(at(name, ParamType::time).text); }
+Time Params::time(const std::string& name) const {
+  return parse_time(at(name, ParamType::time).text);
+}
 Bytes Params::bytes(const std::string& name) const {
   return parse_bytes(at(name, ParamType::bytes).text);
 }
-Rate Params::rate(const std::string& name) const { return parse_rate(at(name, ParamType::rate).text); }
+Rate Params::rate(const std::string& name) const {
+  return parse_rate(at(name, ParamType::rate).text);
+}
 double Params::length_m(const std::string& name) const {
   return parse_length_m(at(name, ParamType::length).text);
 }

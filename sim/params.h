@@ -15,15 +15,15 @@
 namespace trainyard {
 
 enum class ParamType : uint8_t {
-  boolean,   ///< true | false
-  integer,   ///< whole number
-  real,      ///< number, also "1/8" and "1%"
-  time,      ///< "1.5us"
-  bytes,     ///< "4MiB"
-  rate,      ///< "400Gbps"
-  length,    ///< "30m": cable length
-  choice,    ///< one of `choices`
-  text       ///< free text
+  boolean,  ///< true | false
+  integer,  ///< whole number
+  real,     ///< number, also "1/8" and "1%"
+  time,     ///< "1.5us"
+  bytes,    ///< "4MiB"
+  rate,     ///< "400Gbps"
+  length,   ///< "30m": cable length
+  choice,   ///< one of `choices`
+  text      ///< free text
 };
 
 struct ParamSpec {

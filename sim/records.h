@@ -42,14 +42,14 @@ struct CollectiveRecord {
   std::string algorithm;  ///< "ring", "direct"
   std::string group;      ///< communicator name
   uint32_t ranks = 0;
-  int64_t bytes = 0;  ///< Chakra's convention, see Op::bytes
+  int64_t bytes = 0;                  ///< Chakra's convention, see Op::bytes
   Time first_arrival, start, finish;  ///< start = last member arrived
   Time wait_max;                      ///< start - first_arrival: the longest wait for a peer
   uint64_t transfers = 0;
-  int64_t wire_payload = 0;           ///< payload bytes moved over all its transfers
-  uint64_t transmissions = 0;         ///< link transmissions of its data and ACK packets
-  double algbw_gbytes_per_s = 0;      ///< bytes / (finish - start); all-gather: N x bytes
-  double busbw_gbytes_per_s = 0;      ///< algbw x the factor of nccl-tests for the kind
+  int64_t wire_payload = 0;       ///< payload bytes moved over all its transfers
+  uint64_t transmissions = 0;     ///< link transmissions of its data and ACK packets
+  double algbw_gbytes_per_s = 0;  ///< bytes / (finish - start); all-gather: N x bytes
+  double busbw_gbytes_per_s = 0;  ///< algbw x the factor of nccl-tests for the kind
 };
 
 }  // namespace trainyard

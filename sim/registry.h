@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Every pluggable model announces itself here with one line next to its implementation:
 //
-//   static const RegisterModel<CollectiveFactory> ring{{"collective", "ring", "...", {params}}, make};
+//   static const RegisterModel<CollectiveFactory> ring{{"collective", "ring", "...", {params}},
+//   make};
 //
 // The scenario reader resolves names, `trainyard explain` prints what was announced, and an
 // unknown name lists the known ones.

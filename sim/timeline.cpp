@@ -19,14 +19,17 @@ constexpr Time kSlice = Time::us(200);
 double busbw_factor(CollectiveKind kind, uint32_t n) {
   const double ranks = n;
   switch (kind) {
-    case CollectiveKind::all_reduce: return 2.0 * (ranks - 1) / ranks;
+    case CollectiveKind::all_reduce:
+      return 2.0 * (ranks - 1) / ranks;
     case CollectiveKind::all_gather:
     case CollectiveKind::reduce_scatter:
     case CollectiveKind::reduce_scatter_block:
     case CollectiveKind::gather:
     case CollectiveKind::scatter:
-    case CollectiveKind::all_to_all: return (ranks - 1) / ranks;
-    default: return 1.0;
+    case CollectiveKind::all_to_all:
+      return (ranks - 1) / ranks;
+    default:
+      return 1.0;
   }
 }
 
@@ -61,8 +64,8 @@ struct Timeline::Collective {
   int64_t bytes = 0;
   uint32_t first_rank = kNone, first_op = 0;
   std::unique_ptr<CollectiveRun> run;
-  std::vector<uint32_t> op_of;       // member -> op, kNone before arrival
-  std::vector<Time> arrival;         // member
+  std::vector<uint32_t> op_of;  // member -> op, kNone before arrival
+  std::vector<Time> arrival;    // member
   std::vector<char> member_done;
   uint32_t arrived = 0, done = 0;
   uint32_t owner = 0;
@@ -106,7 +109,8 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
         if (g->streams[op.stream].order == StreamOrder::fifo) {
           info->stream_ops[op.stream].push_back(i);
         }
-        if (op.kind == OpKind::collective) info->nth[i] = per_group[binding.groups[op.group_slot]]++;
+        if (op.kind == OpKind::collective)
+          info->nth[i] = per_group[binding.groups[op.group_slot]]++;
         if (op.kind == OpKind::send || op.kind == OpKind::recv) {
           const uint32_t peer = binding.peers[op.peer_slot];
           info->nth[i] = per_peer[{peer, op.tag, op.kind == OpKind::send}]++;
@@ -163,9 +167,14 @@ void Timeline::release(uint32_t rank, uint32_t op) {
   RankState& s = ranks_[rank];
   const uint32_t stream = s.graph->ops[op].stream;
   switch (s.graph->streams[stream].order) {
-    case StreamOrder::free: begin(rank, op); break;
-    case StreamOrder::ready: s.streams[stream].ready.push(op); break;
-    case StreamOrder::fifo: break;
+    case StreamOrder::free:
+      begin(rank, op);
+      break;
+    case StreamOrder::ready:
+      s.streams[stream].ready.push(op);
+      break;
+    case StreamOrder::fifo:
+      break;
   }
 }
 
@@ -174,7 +183,8 @@ void Timeline::try_stream(uint32_t rank, uint32_t stream) {
   auto& st = s.streams[stream];
   if (st.busy) return;
   switch (s.graph->streams[stream].order) {
-    case StreamOrder::free: return;
+    case StreamOrder::free:
+      return;
     case StreamOrder::ready: {
       if (st.ready.empty()) return;
       const uint32_t op = st.ready.top();
@@ -197,7 +207,9 @@ void Timeline::begin(uint32_t rank, uint32_t op) {
   RankState& s = ranks_[rank];
   const Op& o = s.graph->ops[op];
   switch (o.kind) {
-    case OpKind::metadata: finished_.emplace_back(rank, op); return;
+    case OpKind::metadata:
+      finished_.emplace_back(rank, op);
+      return;
     case OpKind::compute:
     case OpKind::memory: {
       const Time d = compute_.duration(*s.graph, op, rank);
@@ -209,9 +221,13 @@ void Timeline::begin(uint32_t rank, uint32_t op) {
       events_.push((now_ + d).ps(), rank, op);
       return;
     }
-    case OpKind::collective: begin_collective(rank, op); return;
+    case OpKind::collective:
+      begin_collective(rank, op);
+      return;
     case OpKind::send:
-    case OpKind::recv: begin_message(rank, op); return;
+    case OpKind::recv:
+      begin_message(rank, op);
+      return;
   }
 }
 
@@ -293,8 +309,8 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
   Collective& c = collectives_[index];
   if (c.kind != o.collective || c.bytes != o.bytes) {
     throw SimulationError(
-        "hang: collective number " + std::to_string(c.nth) + " of group '" + group.name +
-        "' is " + collective_name(c.kind) + " of " + std::to_string(c.bytes) + " bytes on rank " +
+        "hang: collective number " + std::to_string(c.nth) + " of group '" + group.name + "' is " +
+        collective_name(c.kind) + " of " + std::to_string(c.bytes) + " bytes on rank " +
         std::to_string(c.first_rank) + ", " + op_label(c.first_rank, c.first_op) + ", but " +
         collective_name(o.collective) + " of " + std::to_string(o.bytes) + " bytes on rank " +
         std::to_string(rank) + ", " + op_label(rank, op) +
@@ -370,15 +386,16 @@ void Timeline::close_collective(uint32_t index) {
   r.wait_max = r.start - r.first_arrival;
   if (r.finish - r.first_arrival > options_.collective_timeout) {
     throw SimulationError("collective timeout: " + std::string(collective_name(r.kind)) + " " +
-                          op_label(c.first_rank, c.first_op) + " of group '" + r.group +
-                          "' took " + print_time(r.finish - r.first_arrival) + ", of which " +
+                          op_label(c.first_rank, c.first_op) + " of group '" + r.group + "' took " +
+                          print_time(r.finish - r.first_arrival) + ", of which " +
                           print_time(r.wait_max) + " waiting for its last member; limit " +
                           print_time(options_.collective_timeout));
   }
   const double seconds = (r.finish - r.start).seconds();
   if (seconds > 0) {
-    const double bytes = static_cast<double>(r.bytes) *
-                         (r.kind == CollectiveKind::all_gather ? static_cast<double>(r.ranks) : 1.0);
+    const double bytes =
+        static_cast<double>(r.bytes) *
+        (r.kind == CollectiveKind::all_gather ? static_cast<double>(r.ranks) : 1.0);
     r.algbw_gbytes_per_s = bytes / seconds * 1e-9;
     r.busbw_gbytes_per_s = r.algbw_gbytes_per_s * busbw_factor(r.kind, r.ranks);
   }
@@ -456,8 +473,8 @@ void Timeline::message_done(uint32_t index) {
 }
 
 void Timeline::on_completion(const Completion& c) {
-  const auto wanted = options_.complete_at_receiver ? Completion::What::delivered
-                                                    : Completion::What::acknowledged;
+  const auto wanted =
+      options_.complete_at_receiver ? Completion::What::delivered : Completion::What::acknowledged;
   if (c.what != wanted) return;
   const Flight flight = flights_[c.id];
   if (!flight.is_collective) {
@@ -505,14 +522,14 @@ bool Timeline::run(Recorder* recorder) {
   while (ops_done_ < ops_total_) {
     const Time own = events_.empty() ? Time::infinity() : Time::ps(events_.next_time());
     const Time fabric_next = fabric_.next_event();
-    if (own == Time::infinity() && (fabric_next == Time::infinity() || fabric_.outstanding() == 0)) {
+    if (own == Time::infinity() &&
+        (fabric_next == Time::infinity() || fabric_.outstanding() == 0)) {
       throw SimulationError(describe_hang());
     }
     if (options_.progress && !options_.progress(now_, ops_done_)) return false;
     completions.clear();
     const Time slice = std::max(fabric_next, now_);
-    const Time limit =
-        std::min(own, slice == Time::infinity() ? Time::infinity() : slice + kSlice);
+    const Time limit = std::min(own, slice == Time::infinity() ? Time::infinity() : slice + kSlice);
     if (fabric_next <= limit) {
       const Time reached = fabric_.advance(limit, completions);
       if (!completions.empty()) {
@@ -543,7 +560,8 @@ bool Timeline::run(Recorder* recorder) {
   const auto& transfers = fabric_.transfers();
   for (uint32_t id = 0; id < flights_.size(); ++id) {
     if (flights_[id].is_collective) {
-      records_[collectives_[flights_[id].index].record].transmissions += transfers[id].transmissions;
+      records_[collectives_[flights_[id].index].record].transmissions +=
+          transfers[id].transmissions;
     }
   }
   return true;

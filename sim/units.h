@@ -35,8 +35,14 @@ class Time {
   constexpr Time operator+(Time o) const { return Time(v_ + o.v_); }
   constexpr Time operator-(Time o) const { return Time(v_ - o.v_); }
   constexpr Time operator*(int64_t k) const { return Time(v_ * k); }
-  constexpr Time& operator+=(Time o) { v_ += o.v_; return *this; }
-  constexpr Time& operator-=(Time o) { v_ -= o.v_; return *this; }
+  constexpr Time& operator+=(Time o) {
+    v_ += o.v_;
+    return *this;
+  }
+  constexpr Time& operator-=(Time o) {
+    v_ -= o.v_;
+    return *this;
+  }
 
  private:
   explicit constexpr Time(int64_t v) : v_(v) {}
@@ -52,7 +58,10 @@ class Bytes {
   constexpr auto operator<=>(const Bytes&) const = default;
   constexpr Bytes operator+(Bytes o) const { return Bytes(v_ + o.v_); }
   constexpr Bytes operator-(Bytes o) const { return Bytes(v_ - o.v_); }
-  constexpr Bytes& operator+=(Bytes o) { v_ += o.v_; return *this; }
+  constexpr Bytes& operator+=(Bytes o) {
+    v_ += o.v_;
+    return *this;
+  }
 
  private:
   int64_t v_ = 0;
@@ -86,7 +95,8 @@ Bytes bytes_in(Rate rate, Time time);
 
 /// "1.5us", "30min", "2h", "90d". Units: ps ns us ms s min h d.
 Time parse_time(std::string_view text);
-/// "4MiB", "400KB", "1000B". Units: B KB MB GB TB (powers of 1000), KiB MiB GiB TiB (powers of 1024).
+/// "4MiB", "400KB", "1000B". Units: B KB MB GB TB (powers of 1000), KiB MiB GiB TiB (powers of
+/// 1024).
 Bytes parse_bytes(std::string_view text);
 /// "400Gbps", "450GBps". Units: bps Kbps Mbps Gbps Tbps, and the same with B for bytes per second.
 Rate parse_rate(std::string_view text);

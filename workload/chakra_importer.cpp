@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <tuple>
 
 #include "chakra/graph.h"
 #include "chakra/groups.h"
@@ -14,13 +16,55 @@ namespace {
 using chakra::Node;
 using chakra::NodeType;
 
+/// A send that no receive claims.
+struct Unclaimed {
+  uint32_t src = 0;
+  int64_t tag = 0;
+  const Node* send = nullptr;
+};
+
+/// The host side of a communication call: the kernel node carries the operation.
+bool is_host_call(const Node& n) {
+  if (!n.is_cpu_op) return false;
+  return (n.type == NodeType::comm_coll && !n.comm_type) ||
+         (n.type == NodeType::comm_send && !n.comm_dst) ||
+         (n.type == NodeType::comm_recv && !n.comm_src);
+}
+
+/// Per receiving rank, the sends beyond the last receive of their source and tag.
+std::vector<std::vector<Unclaimed>> unclaimed_sends(const chakra::TraceSet& set) {
+  using Channel = std::tuple<uint32_t, int64_t, int64_t>;  // source, destination, tag
+  std::map<Channel, std::vector<const Node*>> sends;
+  std::map<Channel, size_t> receives;
+  for (uint32_t r = 0; r < set.ranks.size(); ++r) {
+    for (const Node& n : set.ranks[r].nodes) {
+      if (is_host_call(n)) continue;
+      const int64_t tag = n.comm_tag.value_or(0);
+      if (n.type == NodeType::comm_send) sends[{r, n.comm_dst.value_or(0), tag}].push_back(&n);
+      if (n.type == NodeType::comm_recv && n.comm_src.value_or(0) >= 0) {
+        ++receives[{static_cast<uint32_t>(n.comm_src.value_or(0)), r, tag}];
+      }
+    }
+  }
+  std::vector<std::vector<Unclaimed>> result(set.ranks.size());
+  for (auto& [channel, list] : sends) {
+    const auto [src, dst, tag] = channel;
+    if (dst < 0 || dst >= static_cast<int64_t>(set.ranks.size())) continue;
+    std::sort(list.begin(), list.end(), [](const Node* a, const Node* b) { return a->id < b->id; });
+    for (size_t k = receives[channel]; k < list.size(); ++k) {
+      result[static_cast<size_t>(dst)].push_back({src, tag, list[k]});
+    }
+  }
+  return result;
+}
+
 class RankImporter {
  public:
   RankImporter(const chakra::RankTrace& trace, uint32_t rank, int64_t element_bytes,
                const chakra::GroupTable& groups, ChakraImport& result)
       : trace_(trace), rank_(rank), element_(element_bytes), groups_(groups), result_(result) {}
 
-  RankProgram run() {
+  RankProgram run(const std::vector<Unclaimed>& unclaimed) {
     auto graph = std::make_shared<OpGraph>();
     graph_ = graph.get();
     graph_->streams = {{"compute", StreamOrder::ready},
@@ -31,6 +75,18 @@ class RankImporter {
     std::sort(order_.begin(), order_.end(),
               [&](uint32_t a, uint32_t b) { return trace_.nodes[a].id < trace_.nodes[b].id; });
     for (const uint32_t i : order_) add(trace_.nodes[i]);
+    // As the validator says: sent and never claimed. Somebody has to take it from the network.
+    for (const Unclaimed& u : unclaimed) {
+      Op op;
+      op.kind = OpKind::recv;
+      op.source_id = u.send->id;
+      op.name = graph_->intern("unclaimed " + u.send->name);
+      op.stream = 2;
+      op.peer_slot = slot(binding_.peers, u.src);
+      op.tag = static_cast<uint64_t>(u.tag);
+      op.bytes = bytes_of(*u.send, u.send->comm_size ? u.send->comm_size : u.send->tensor_size);
+      graph_->ops.push_back(op);
+    }
     connect();
     try {
       graph_->finish();
@@ -46,7 +102,12 @@ class RankImporter {
     op.source_id = n.id;
     op.name = graph_->intern(n.name);
     op.stream = n.is_cpu_op ? 1 : device_stream(n);
-    op.duration = Time::us(static_cast<int64_t>(n.duration_us));
+    op.duration = duration_of(n);
+    if (is_host_call(n)) {
+      op.kind = OpKind::compute;
+      graph_->ops.push_back(op);
+      return;
+    }
     switch (n.type) {
       case NodeType::invalid:
       case NodeType::metadata:
@@ -57,7 +118,7 @@ class RankImporter {
       case NodeType::comp:
         op.kind = OpKind::compute;
         op.flops = n.num_ops.value_or(0);
-        op.bytes = n.tensor_size.value_or(0) * element_;
+        op.bytes = bytes_of(n, n.tensor_size);
         if (!n.is_cpu_op) {
           result_.has_durations = result_.has_durations || n.duration_us > 0;
           result_.has_flops = result_.has_flops || op.flops > 0;
@@ -66,18 +127,13 @@ class RankImporter {
       case NodeType::mem_load:
       case NodeType::mem_store:
         op.kind = OpKind::memory;
-        op.bytes = n.tensor_size.value_or(0) * element_;
+        op.bytes = bytes_of(n, n.tensor_size);
         op.stream = 2;
         break;
       case NodeType::comm_coll:
-        if (n.is_cpu_op && !n.comm_type) {
-          op.kind = OpKind::compute;  // the launching side of a PyTorch collective
-          op.stream = 1;
-          break;
-        }
         op.kind = OpKind::collective;
         op.collective = static_cast<CollectiveKind>(*n.comm_type);
-        op.bytes = n.comm_size.value_or(0) * element_;
+        op.bytes = bytes_of(n, n.comm_size);
         op.group_slot = group_slot(n);
         op.duration = Time();
         if (!n.stream) op.stream = 2;
@@ -89,7 +145,7 @@ class RankImporter {
         const auto peer = static_cast<uint32_t>((sending ? n.comm_dst : n.comm_src).value_or(0));
         op.peer_slot = slot(binding_.peers, peer);
         op.tag = static_cast<uint64_t>(n.comm_tag.value_or(0));
-        op.bytes = n.comm_size.value_or(n.tensor_size.value_or(0)) * element_;
+        op.bytes = bytes_of(n, n.comm_size ? n.comm_size : n.tensor_size);
         op.duration = Time();
         op.stream = 2;
         break;
@@ -98,12 +154,33 @@ class RankImporter {
     graph_->ops.push_back(op);
   }
 
+  [[noreturn]] void too_large(const Node& n, const std::string& what) const {
+    throw UserError(SourcePos{trace_.file, 0}, "node " + std::to_string(n.id) + " \"" + n.name +
+                                                   "\": " + what + " is too large to be counted");
+  }
+
+  [[nodiscard]] Time duration_of(const Node& n) const {
+    if (n.duration_us > static_cast<uint64_t>(Time::infinity().ps() / 1'000'000)) {
+      too_large(n, "a duration of " + std::to_string(n.duration_us) + " us");
+    }
+    return Time::us(static_cast<int64_t>(n.duration_us));
+  }
+
+  [[nodiscard]] int64_t bytes_of(const Node& n, const std::optional<int64_t>& elements) const {
+    int64_t bytes = 0;
+    if (__builtin_mul_overflow(elements.value_or(0), element_, &bytes)) {
+      too_large(n, "a size of " + std::to_string(*elements) + " elements");
+    }
+    return bytes;
+  }
+
   uint32_t device_stream(const Node& n) {
     if (!n.stream) return 0;
     result_.has_streams = true;
     const auto [it, added] =
         streams_.emplace(*n.stream, static_cast<uint32_t>(graph_->streams.size()));
-    if (added) graph_->streams.push_back({"stream " + std::to_string(*n.stream), StreamOrder::fifo});
+    if (added)
+      graph_->streams.push_back({"stream " + std::to_string(*n.stream), StreamOrder::fifo});
     return it->second;
   }
 
@@ -178,9 +255,10 @@ ChakraImport import_chakra(const chakra::TraceSet& set, const std::string& name,
   add_group("world", {});
   for (const auto& g : set.groups) add_group(g.name, g.ranks);
   const chakra::GroupTable groups(set);
+  const auto unclaimed = unclaimed_sends(set);
   for (uint32_t r = 0; r < world; ++r) {
     job.ranks.push_back(
-        RankImporter(set.ranks[r], r, result.element_bytes, groups, result).run());
+        RankImporter(set.ranks[r], r, result.element_bytes, groups, result).run(unclaimed[r]));
   }
   result.rank_classes = job.fold();
   return result;

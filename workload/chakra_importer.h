@@ -23,10 +23,10 @@ struct ChakraImport {
   chakra::Summary summary;
   std::vector<chakra::Finding> findings;  ///< warnings: what was repaired
   size_t rank_classes = 0;
-  int64_t element_bytes = 1;              ///< as used
-  bool has_durations = false;             ///< some compute op carries a duration
+  int64_t element_bytes = 1;   ///< as used
+  bool has_durations = false;  ///< some compute op carries a duration
   bool has_flops = false;
-  bool has_streams = false;               ///< kernels carry CUDA streams
+  bool has_streams = false;  ///< kernels carry CUDA streams
 };
 
 /// Validates a trace set and turns it into a Job. Throws UserError with the first error finding.

@@ -48,18 +48,27 @@ class Roofline final : public ComputeModel {
 };
 
 const RegisterModel<ComputeFactory> kTrace{
-    {"compute", "trace",
+    {"compute",
+     "trace",
      "Every op takes the duration that the trace states (whole microseconds in Chakra).",
-     "formats 1.1", {}},
+     "formats 1.1",
+     {}},
     [](const Params&, const DeviceCard& card) { return std::make_unique<Trace>(card); }};
 
 const RegisterModel<ComputeFactory> kRoofline{
-    {"compute", "roofline",
+    {"compute",
+     "roofline",
      "An op takes the longer of FLOPs / peak and bytes / HBM rate of the device card. Real kernels "
      "are slower: treat absolute step times as a lower bound.",
      "roofline model; formats 1.7",
-     {{"efficiency", ParamType::real, "1", "0.01", "1", {},
-       "share of the peak FLOP rate that kernels reach", "upper bound; calibrate for real times"}}},
+     {{"efficiency",
+       ParamType::real,
+       "1",
+       "0.01",
+       "1",
+       {},
+       "share of the peak FLOP rate that kernels reach",
+       "upper bound; calibrate for real times"}}},
     [](const Params& p, const DeviceCard& card) {
       return std::make_unique<Roofline>(card, p.real("efficiency"));
     }};

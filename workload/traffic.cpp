@@ -30,9 +30,9 @@ std::vector<Flow> incast(const TrafficRequest& r, const Params& p) {
   const uint32_t dst = rank_param(r, p, "dst");
   const int64_t fan = p.is_word("fan_in", "auto") ? r.ranks - 1 : p.integer("fan_in");
   if (fan > r.ranks - 1) {
-    throw UserError(p.origin("fan_in").pos, "fan_in " + std::to_string(fan) + " needs " +
-                                                std::to_string(fan + 1) + " ranks, the fabric has " +
-                                                std::to_string(r.ranks));
+    throw UserError(p.origin("fan_in").pos,
+                    "fan_in " + std::to_string(fan) + " needs " + std::to_string(fan + 1) +
+                        " ranks, the fabric has " + std::to_string(r.ranks));
   }
   std::vector<Flow> flows;
   for (uint32_t src = 0; src < r.ranks && static_cast<int64_t>(flows.size()) < fan; ++src) {
@@ -71,8 +71,8 @@ std::vector<Flow> permutation(const TrafficRequest& r, const Params& p) {
   } else {
     const auto shift = static_cast<uint64_t>(p.integer("shift"));
     if (shift % r.ranks == 0) {
-      throw UserError(p.origin("shift").pos, "a shift of " + std::to_string(shift) +
-                                                 " sends every rank to itself");
+      throw UserError(p.origin("shift").pos,
+                      "a shift of " + std::to_string(shift) + " sends every rank to itself");
     }
     for (uint32_t i = 0; i < r.ranks; ++i) to[i] = static_cast<uint32_t>((i + shift) % r.ranks);
   }
@@ -119,39 +119,68 @@ std::vector<Flow> from_file(const TrafficRequest& r, const Params& p) {
       throw UserError(pos, "rank " + std::to_string(std::max(v[1], v[2])) + " is out of range",
                       "the fabric has ranks 0 to " + std::to_string(r.ranks - 1));
     }
-    if (v[1] == v[2]) throw UserError(pos, "a flow from rank " + std::to_string(v[1]) + " to itself");
+    if (v[1] == v[2])
+      throw UserError(pos, "a flow from rank " + std::to_string(v[1]) + " to itself");
     if (v[3] == 0) throw UserError(pos, "a flow of 0 bytes");
     if (v[4] > 9'000'000'000'000'000) throw UserError(pos, "the start time is beyond 104 days");
-    flows.push_back({static_cast<uint32_t>(v[1]), static_cast<uint32_t>(v[2]), v[3],
-                     Time::ns(v[4])});
+    flows.push_back(
+        {static_cast<uint32_t>(v[1]), static_cast<uint32_t>(v[2]), v[3], Time::ns(v[4])});
   }
   if (flows.empty()) throw UserError(SourcePos{path.string(), 0}, "the file holds no flow");
   return flows;
 }
 
 const RegisterModel<TrafficFactory> kIncast{
-    {"traffic", "incast", "Many ranks send to one.", "",
+    {"traffic",
+     "incast",
+     "Many ranks send to one.",
+     "",
      {{"dst", PT::integer, "0", "0", "", {}, "receiving rank", ""},
-      {"fan_in", PT::integer, "auto", "1", "", {"auto"},
-       "number of senders, lowest ranks first; auto: all others", ""},
-      kSize, kStart}},
+      {"fan_in",
+       PT::integer,
+       "auto",
+       "1",
+       "",
+       {"auto"},
+       "number of senders, lowest ranks first; auto: all others",
+       ""},
+      kSize,
+      kStart}},
     incast};
 const RegisterModel<TrafficFactory> kOutcast{
-    {"traffic", "outcast", "One rank sends to all others.", "",
+    {"traffic",
+     "outcast",
+     "One rank sends to all others.",
+     "",
      {{"src", PT::integer, "0", "0", "", {}, "sending rank", ""}, kSize, kStart}},
     outcast};
-const RegisterModel<TrafficFactory> kAllToAll{
-    {"traffic", "all-to-all", "Every rank sends to every other, in rotated order.", "",
-     {kSize, kStart}},
-    all_to_all};
+const RegisterModel<TrafficFactory> kAllToAll{{"traffic",
+                                               "all-to-all",
+                                               "Every rank sends to every other, in rotated order.",
+                                               "",
+                                               {kSize, kStart}},
+                                              all_to_all};
 const RegisterModel<TrafficFactory> kPermutation{
-    {"traffic", "permutation", "Every rank sends to one other and receives from one.", "",
-     {{"shift", PT::integer, "random", "1", "", {"random"},
-       "rank r sends to r + shift; random: one random cycle by the seed", ""},
-      kSize, kStart}},
+    {"traffic",
+     "permutation",
+     "Every rank sends to one other and receives from one.",
+     "",
+     {{"shift",
+       PT::integer,
+       "random",
+       "1",
+       "",
+       {"random"},
+       "rank r sends to r + shift; random: one random cycle by the seed",
+       ""},
+      kSize,
+      kStart}},
     permutation};
 const RegisterModel<TrafficFactory> kFile{
-    {"traffic", "file", "Flows from a CSV file: flow_id,src,dst,size_bytes,start_ns.", "",
+    {"traffic",
+     "file",
+     "Flows from a CSV file: flow_id,src,dst,size_bytes,start_ns.",
+     "",
      {{"path", PT::text, "", "", "", {}, "the file, relative to the scenario", ""}}},
     from_file};
 

@@ -25,7 +25,7 @@ struct PacketConfig {
   bool ack_pausable = true;       ///< PFC on the data class stops a NIC's ACKs too
   WindowRule window = WindowRule::none;
   int64_t window_bytes = 0;
-  bool window_scales = true;      ///< window x rate / line rate
+  bool window_scales = true;  ///< window x rate / line rate
   int64_t nack_interval_ps = 0, rto_ps = 0;
   int retry_limit = 7;
   bool persistent_qps = true;
@@ -34,21 +34,21 @@ struct PacketConfig {
 
   CongestionControl congestion = CongestionControl::dcqcn;
   DcqcnParams dcqcn;
-  bool cnp_packets = false;       ///< CNP on the wire; false: flag on the ACK
-  int64_t cnp_interval_ps = 0;    ///< per QP at the receiver
+  bool cnp_packets = false;     ///< CNP on the wire; false: flag on the ACK
+  int64_t cnp_interval_ps = 0;  ///< per QP at the receiver
 
   // switch
   int64_t buffer = 64 << 20;
   PfcMode pfc = PfcMode::dynamic_threshold;
-  int64_t alpha_q16 = 1 << 13;    ///< dynamic threshold = free pool x alpha, Q16
-  bool alpha_by_port_rate = true; ///< doubled per doubling of port rate over NIC rate, up to 1
+  int64_t alpha_q16 = 1 << 13;     ///< dynamic threshold = free pool x alpha, Q16
+  bool alpha_by_port_rate = true;  ///< doubled per doubling of port rate over NIC rate, up to 1
   int64_t reserve = 4096, xoff = 0, resume_offset = 3072, pfc_frame = 84;
   HeadroomRule headroom_rule = HeadroomRule::automatic;
   int64_t headroom_fixed = 0;
   double headroom_factor = 3;
   int64_t headroom_response_ps = 500'000;
   EcnMark ecn = EcnMark::dequeue;
-  int64_t kmin = -1, kmax = -1;   ///< -1: by port rate
+  int64_t kmin = -1, kmax = -1;  ///< -1: by port rate
   uint64_t pmax_q32 = 0;
 
   RoutingConfig routing;

@@ -82,7 +82,7 @@ class Dcqcn {
   void vendor_cut(const DcqcnParams& p, int64_t now) {
     age_alpha(p, (now - alpha_origin_) / p.alpha_timer_ps);
     cut_pending_ = false;
-    cut(p, stage_ != 0);
+    cut(p);
   }
 
   /// paper: cut at once, then raise alpha.
@@ -97,7 +97,7 @@ class Dcqcn {
       }
     }
     alpha_origin_ = now;
-    cut(p, true);
+    cut(p);
     alpha_ = decayed(p, alpha_) + p.g;
   }
 
@@ -119,7 +119,9 @@ class Dcqcn {
   }
 
   /// True when further timer increases change nothing but the stage.
-  [[nodiscard]] bool recovered() const { return rate_ >= line_ - 1 && target_ >= line_; }
+  [[nodiscard]] bool recovered() const {
+    return rate_ >= line_ - 1 - (line_ & 1) && target_ >= line_;  // halves are rounded down
+  }
   /// `n` timer periods passed unobserved (the queue pair was idle).
   void age_increase(const DcqcnParams& p, int64_t n) {
     for (; n > 0 && !recovered(); --n) increase_by_timer(p);
@@ -128,8 +130,7 @@ class Dcqcn {
 
  private:
   static uint64_t decayed(const DcqcnParams& p, uint64_t alpha) {
-    return static_cast<uint64_t>(
-        (static_cast<unsigned __int128>(alpha) * (kOne - p.g)) >> 62);
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(alpha) * (kOne - p.g)) >> 62);
   }
 
   void age_alpha(const DcqcnParams& p, int64_t due) {
@@ -145,7 +146,8 @@ class Dcqcn {
     }
   }
 
-  void cut(const DcqcnParams& p, bool increased_since) {
+  void cut(const DcqcnParams& p) {
+    const bool increased_since = stage_ != 0 || byte_stage_ != 0;
     if (p.clamp_target || increased_since) target_ = rate_;
     // rate * (1 - alpha / 2), rounded down to whole bits per second.
     const auto cut_rate = static_cast<int64_t>(

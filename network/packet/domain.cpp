@@ -79,6 +79,11 @@ uint32_t PacketDomain::visit(uint32_t global_port) {
     const double per_25g = static_cast<double>(p.rate_bps) / 25e9;
     p.kmin = config_.kmin >= 0 ? config_.kmin : std::llround(100'000 * per_25g);
     p.kmax = config_.kmax >= 0 ? config_.kmax : std::llround(400'000 * per_25g);
+    if (p.marks && p.kmin > p.kmax) {
+      throw UserError("ECN at " + print_rate(link.rate) + ": kmin " + print_bytes(Bytes(p.kmin)) +
+                          " is above kmax " + print_bytes(Bytes(p.kmax)),
+                      "set fabric.switch.ecn.kmin and kmax together");
+    }
     p.headroom = config_.pfc == PfcMode::off ? 0 : headroom_bytes(config_, link);
     p.alpha_q16 = config_.alpha_q16;
     if (config_.alpha_by_port_rate && topology_.nic_rate().bps() > 0) {
@@ -129,10 +134,9 @@ int64_t PacketDomain::pair_bdp(uint32_t qp) const {
   int64_t rate = INT64_MAX;
   for (uint32_t i = 0; i < q.hops; ++i) {
     const Port& p = ports_[paths_[q.forward + i]];
-    rtt += 2 * p.delay_ps +
-           transmission_time(Bytes(config_.payload), Rate::bps(p.rate_bps),
-                             Time::ps(config_.resolution_ps))
-               .ps();
+    rtt += 2 * p.delay_ps + transmission_time(Bytes(config_.payload), Rate::bps(p.rate_bps),
+                                              Time::ps(config_.resolution_ps))
+                                .ps();
     rate = std::min(rate, p.rate_bps);
   }
   return bytes_in(Rate::bps(rate), Time::ps(rtt)).count();
@@ -152,9 +156,9 @@ int64_t PacketDomain::longest_bdp() {
       int64_t rate = INT64_MAX;
       for (const uint32_t gp : path) {
         const TopologyLink& l = topology_.link_of(gp);
-        rtt += 2 * l.delay.ps() + transmission_time(Bytes(config_.payload), l.rate,
-                                                    Time::ps(config_.resolution_ps))
-                                      .ps();
+        rtt +=
+            2 * l.delay.ps() +
+            transmission_time(Bytes(config_.payload), l.rate, Time::ps(config_.resolution_ps)).ps();
         rate = std::min(rate, l.rate.bps());
       }
       longest_bdp_ = std::max(longest_bdp_, bytes_in(Rate::bps(rate), Time::ps(rtt)).count());
@@ -195,9 +199,14 @@ uint32_t PacketDomain::open_qp(const Transfer& t) {
   qps_[index] = q;
   if (!scale_up) {
     switch (config_.window) {
-      case WindowRule::none: break;
-      case WindowRule::fixed: qps_[index].window = config_.window_bytes; break;
-      case WindowRule::bdp_pair: qps_[index].window = std::max<int64_t>(1, pair_bdp(index)); break;
+      case WindowRule::none:
+        break;
+      case WindowRule::fixed:
+        qps_[index].window = config_.window_bytes;
+        break;
+      case WindowRule::bdp_pair:
+        qps_[index].window = std::max<int64_t>(1, pair_bdp(index));
+        break;
       case WindowRule::bdp_longest:
         qps_[index].window = std::max<int64_t>(1, longest_bdp());
         break;
@@ -290,19 +299,53 @@ void PacketDomain::run_instant() {
   while (!events_.empty() && events_.next_time() == now_) {
     const Event e = events_.pop();
     ++totals_.events;
+    prefetch();
     const uint32_t index = e.key & ((1U << kKindShift) - 1);
     switch (static_cast<Kind>(e.key >> kKindShift)) {
-      case kStart: on_start(index); break;
-      case kCut: on_cut(index); break;
-      case kIncrease: on_increase(index, e.arg); break;
-      case kArrive: on_arrive(index); break;
+      case kStart:
+        on_start(index);
+        break;
+      case kCut:
+        on_cut(index);
+        break;
+      case kIncrease:
+        on_increase(index, e.arg);
+        break;
+      case kArrive:
+        on_arrive(index);
+        break;
       case kTransmit:
         if (ports_[index].wake == now_) {
           ports_[index].wake = kNever;
           transmit(index);
         }
         break;
-      case kTimeout: on_timeout(index); break;
+      case kTimeout:
+        on_timeout(index);
+        break;
+    }
+  }
+}
+
+/// Fetches what the events after this one will touch: their ports first, then the packets.
+void PacketDomain::prefetch() const {
+  if (const Event* far = events_.ahead(6)) {
+    const uint32_t kind = far->key >> kKindShift;
+    if (kind == kArrive || kind == kTransmit) {
+      const Port* p = &ports_[far->key & ((1U << kKindShift) - 1)];
+      __builtin_prefetch(p);
+      __builtin_prefetch(reinterpret_cast<const char*>(p) + 64);
+    }
+  }
+  if (const Event* near = events_.ahead(3)) {
+    const uint32_t kind = near->key >> kKindShift;
+    const uint32_t index = near->key & ((1U << kKindShift) - 1);
+    if (kind == kArrive) {
+      const uint32_t k = ports_[index].wire.head;
+      if (k != kNil) __builtin_prefetch(&packets_[k]);
+    } else if (kind == kTransmit) {
+      const uint32_t k = ports_[index].data.head;
+      if (k != kNil) __builtin_prefetch(&packets_[k]);
     }
   }
 }
@@ -310,10 +353,11 @@ void PacketDomain::run_instant() {
 void PacketDomain::on_arrive(uint32_t pi) {
   Port& p = ports_[pi];
   const uint32_t k = take(p.wire);
-  if (p.wire.head != kNil) {
-    events_.push(packets_[p.wire.head].arrival, key(kArrive, pi), 0);
-  }
   Packet& packet = packets_[k];
+  if (p.wire.head != kNil) {
+    events_.push(packet.next_arrival, key(kArrive, pi), 0);
+    __builtin_prefetch(&packets_[p.wire.head], 1, 2);
+  }
   if (packet.type >= kPause) {
     // It stops or restarts the port that sends towards where it came from.
     Port& out = ports_[pi ^ 1];
@@ -352,8 +396,10 @@ void PacketDomain::on_arrive(uint32_t pi) {
     kick(next);
     return;
   }
-  if (packet.type == kData) receive_data(k, pi);
-  else receive_ack(k);
+  if (packet.type == kData)
+    receive_data(k, pi);
+  else
+    receive_ack(k);
 }
 
 // ---------------------------------------------------------------- transmission
@@ -364,9 +410,8 @@ int64_t PacketDomain::transmission_ps(Port& p, int64_t bytes) const {
   p.size_b = p.size_a;
   p.time_b = p.time_a;
   p.size_a = bytes;
-  p.time_a = transmission_time(Bytes(bytes), Rate::bps(p.rate_bps),
-                               Time::ps(config_.resolution_ps))
-                 .ps();
+  p.time_a =
+      transmission_time(Bytes(bytes), Rate::bps(p.rate_bps), Time::ps(config_.resolution_ps)).ps();
   return p.time_a;
 }
 
@@ -380,8 +425,10 @@ void PacketDomain::schedule_transmit(uint32_t pi, int64_t time) {
 void PacketDomain::kick(uint32_t pi) {
   Port& p = ports_[pi];
   if (p.wake <= now_) return;  // chooses at the end of this instant
-  if (p.busy_until > now_) schedule_transmit(pi, p.busy_until);
-  else transmit(pi);
+  if (p.busy_until > now_)
+    schedule_transmit(pi, p.busy_until);
+  else
+    transmit(pi);
 }
 
 void PacketDomain::enqueue(uint32_t pi, uint32_t k, bool control) {
@@ -402,8 +449,10 @@ void PacketDomain::transmit(uint32_t pi) {
     return;
   }
   uint32_t k = kNil;
-  if (p.control.head != kNil) k = take(p.control);
-  else k = p.from_host ? take_from_nic(pi) : take_from_switch(pi);
+  if (p.control.head != kNil)
+    k = take(p.control);
+  else
+    k = p.from_host ? take_from_nic(pi) : take_from_switch(pi);
   if (k == kNil) return;
   Port& port = ports_[pi];
   Packet& packet = packets_[k];
@@ -413,10 +462,12 @@ void PacketDomain::transmit(uint32_t pi) {
   ++port.packets;
   port.bytes += packet.wire;
   if (packet.type == kData) port.payload += packet.wire - config_.header;
-  packet.arrival = port.busy_until + port.delay_ps;
-  const bool first = port.wire.head == kNil;
+  const int64_t arrival = port.busy_until + port.delay_ps;
+  if (port.wire.head == kNil)
+    events_.push(arrival, key(kArrive, pi), 0);
+  else
+    packets_[port.wire.tail].next_arrival = arrival;
   append(port.wire, k);
-  if (first) events_.push(packet.arrival, key(kArrive, pi), 0);
   const bool more = port.control.head != kNil ||
                     (port.data.head != kNil && (!port.paused || port.from_host)) ||
                     !port.active.empty();
@@ -427,6 +478,7 @@ uint32_t PacketDomain::take_from_switch(uint32_t pi) {
   Port& p = ports_[pi];
   if (p.paused || p.data.head == kNil) return kNil;
   const uint32_t k = take(p.data);
+  if (p.data.head != kNil) __builtin_prefetch(&packets_[p.data.head], 1, 2);
   Packet& packet = packets_[k];
   p.data_bytes -= packet.wire;
   if (config_.ecn == EcnMark::dequeue) mark_by_queue(p, k, p.data_bytes);
@@ -464,8 +516,8 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
   const auto& active = p.active;
   size_t at = 0;
   if (p.last_served != kNil) {
-    at = static_cast<size_t>(
-        std::upper_bound(active.begin(), active.end(), p.last_served) - active.begin());
+    at = static_cast<size_t>(std::upper_bound(active.begin(), active.end(), p.last_served) -
+                             active.begin());
   }
   int64_t soonest = kNever;
   for (size_t i = 0; i < active.size(); ++i, ++at) {
@@ -475,8 +527,8 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
     if (q.window != 0) {
       int64_t w = q.window;
       if (config_.window_scales && q.cc.rate() < q.cc.line()) {
-        w = std::max<int64_t>(1, static_cast<int64_t>(static_cast<__int128>(w) * q.cc.rate() /
-                                                      q.cc.line()));
+        w = std::max<int64_t>(
+            1, static_cast<int64_t>(static_cast<__int128>(w) * q.cc.rate() / q.cc.line()));
       }
       if (q.next - q.una >= w) continue;  // an ACK will kick
     }
@@ -534,8 +586,7 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
 
 int64_t PacketDomain::threshold(const Port& in, const Node& n) const {
   if (config_.pfc == PfcMode::static_threshold) return n.xoff;
-  return static_cast<int64_t>(
-      (static_cast<__int128>(n.pool - n.shared_used) * in.alpha_q16) >> 16);
+  return static_cast<int64_t>((static_cast<__int128>(n.pool - n.shared_used) * in.alpha_q16) >> 16);
 }
 
 bool PacketDomain::admit(uint32_t in_index, uint32_t k) {
@@ -548,13 +599,12 @@ bool PacketDomain::admit(uint32_t in_index, uint32_t k) {
   if (config_.pfc == PfcMode::off) {
     if (shared + size > limit) return false;
   } else if (size + in.headroom_used > in.headroom && size + shared > limit) {
-    throw SimulationError(
-        "packet dropped in the lossless class at " + print_time(Time::ps(now_)) + " in " +
-        topology_.nodes()[n.global].name + ", ingress from " + port_name(in_index) +
-        ": headroom " + print_bytes(Bytes(in.headroom)) + " is full (" +
-        print_bytes(Bytes(in.headroom_used)) + ") and the threshold of " +
-        print_bytes(Bytes(limit)) +
-        " is exceeded; raise fabric.switch.pfc.headroom or fabric.switch.buffer");
+    throw SimulationError("packet dropped in the lossless class at " + print_time(Time::ps(now_)) +
+                          " in " + topology_.nodes()[n.global].name + ", ingress from " +
+                          port_name(in_index) + ": headroom " + print_bytes(Bytes(in.headroom)) +
+                          " is full (" + print_bytes(Bytes(in.headroom_used)) +
+                          ") and the threshold of " + print_bytes(Bytes(limit)) +
+                          " is exceeded; raise fabric.switch.pfc.headroom or fabric.switch.buffer");
   }
   const int64_t after = in.used + size;
   if (after <= config_.reserve) {
@@ -619,8 +669,10 @@ void PacketDomain::drop(uint32_t pi, uint32_t k) {
   const uint32_t hops = packet.path - first + 1;
   ended_transmissions_ += hops;
   ended_bytes_ += static_cast<int64_t>(hops) * packet.wire;
-  if (q.ack_transfer != kNil) records_[q.ack_transfer].transmissions += hops;
-  else records_[q.last_transfer].transmissions += hops;
+  if (q.ack_transfer != kNil)
+    records_[q.ack_transfer].transmissions += hops;
+  else
+    records_[q.last_transfer].transmissions += hops;
   mix(kTraceDrop, pi, packet.qp);
   free_packet(k);
 }
@@ -647,8 +699,10 @@ void PacketDomain::send_control(QueuePair& q, uint32_t qi, Type type, int64_t se
   packet.wire = static_cast<uint16_t>(type == kCnp ? config_.cnp_bytes : config_.ack_bytes);
   packet.type = type;
   packet.flags = flag ? kNotify : 0;
-  if (type == kCnp) ++totals_.cnp_packets;
-  else ++totals_.ack_packets;
+  if (type == kCnp)
+    ++totals_.cnp_packets;
+  else
+    ++totals_.ack_packets;
   const uint32_t port = paths_[q.reverse];
   // A NIC serves its ACKs before its data; a CNP goes in the control class.
   enqueue(port, k, type == kCnp);

@@ -54,8 +54,9 @@ class PacketDomain {
   static constexpr uint32_t kNil = 0xffffffffU;
   static constexpr int64_t kNever = INT64_MAX;
 
-  // Order of events at one instant: new work, controller timers, arrivals, then transmitters,
-  // which so choose among all that has arrived by now.
+  // Order of events at one instant: new work, controller timers, arrivals, then transmitters: one
+  // that falls due now chooses among all that has arrived by now. (An idle one sends the first
+  // arrival at once.)
   enum Kind : uint32_t { kStart, kCut, kIncrease, kArrive, kTransmit, kTimeout };
   static constexpr uint32_t kKindShift = 29;
   static uint32_t key(Kind kind, uint32_t index) { return (kind << kKindShift) | index; }
@@ -64,12 +65,12 @@ class PacketDomain {
   enum Flag : uint8_t { kMarked = 1, kNotify = 2 };
 
   struct Packet {
-    int64_t arrival;   // at the head of the wire it is on
-    int64_t seq;       // data: first byte; ACK, NACK: next byte expected
-    uint32_t next;     // in its queue or wire
+    int64_t next_arrival;  // of the packet behind it on its wire
+    int64_t seq;           // data: first byte; ACK, NACK: next byte expected
+    uint32_t next;         // in its queue or wire
     uint32_t qp;
-    uint32_t path;     // index into paths_ of the port it is on or queued at
-    uint16_t wire;     // bytes on the wire
+    uint32_t path;  // index into paths_ of the port it is on or queued at
+    uint16_t wire;  // bytes on the wire
     uint8_t type;
     uint8_t flags;
   };
@@ -79,25 +80,31 @@ class PacketDomain {
     uint32_t head = kNil, tail = kNil;
   };
 
-  struct Port {
-    // Egress at the tail of the link.
+  struct alignas(64) Port {
+    // First line: what an arrival and a transmission look at.
+    List wire, data, control;  // a NIC's `data` holds its ACKs
     int64_t busy_until = -1;
-    int64_t wake = kNever;      // time of the valid kTransmit event
-    List control, data, wire;   // a NIC's `data` holds its ACKs
-    int64_t rate_bps = 0, delay_ps = 0;
-    int64_t size_a = -1, time_a = 0, size_b = -1, time_b = 0;  // transmission times in use
+    int64_t wake = kNever;         // time of the valid kTransmit event
     uint32_t owner = 0, peer = 0;  // local nodes
     bool from_host = false, paused = false, marks = false;
-    int64_t data_bytes = 0;     // queued in the data class
+    bool pause_sent = false;  // ingress
+    uint64_t loss_q32 = 0;
+
+    // Egress at the tail of the link.
+    int64_t size_a = -1, time_a = 0, size_b = -1, time_b = 0;  // transmission times in use
+    int64_t delay_ps = 0;
+    int64_t data_bytes = 0;  // queued in the data class
+    int64_t peak = 0, bytes = 0;
+    uint64_t packets = 0;
+    int64_t busy = 0, payload = 0;
     int64_t kmin = 0, kmax = 0;
     // Ingress accounting at the head of the link (when `peer` is a switch).
     int64_t used = 0, headroom_used = 0, headroom = 0, alpha_q16 = 0;
-    bool pause_sent = false;
-    // Statistics.
+    // Seldom touched.
+    int64_t rate_bps = 0;
     uint32_t global = 0;
-    uint64_t packets = 0, marked = 0, pauses = 0, drops = 0, loss_draws = 0;
-    uint64_t loss_q32 = 0;
-    int64_t bytes = 0, payload = 0, busy = 0, peak = 0, paused_since = 0, paused_total = 0;
+    uint64_t marked = 0, pauses = 0, drops = 0, loss_draws = 0;
+    int64_t paused_since = 0, paused_total = 0;
     // Senders, for a NIC port: queue pairs with unsent data, ascending.
     std::vector<uint32_t> active;
     uint32_t last_served = kNil;
@@ -113,7 +120,7 @@ class PacketDomain {
     uint32_t src = 0, dst = 0, channel = 0;  // ranks
     uint32_t forward = 0, reverse = 0;       // first index into paths_
     uint32_t hops = 0, reverse_hops = 0;
-    uint32_t port = 0;                       // NIC port of the sender
+    uint32_t port = 0;  // NIC port of the sender
     // Sender.
     int64_t posted = 0, next = 0, una = 0;
     int64_t next_send = 0;
@@ -129,7 +136,7 @@ class PacketDomain {
     uint32_t increase_version = 0;
     bool increase_running = false;
     int64_t increase_next = 0;
-    int64_t high_water = 0;  // highest byte ever sent, tells repeats
+    int64_t high_water = 0;    // highest byte ever sent, tells repeats
     uint64_t dice_object = 0;  // who the flow is, whatever else is simulated beside it
     // Receiver.
     int64_t received = 0;
@@ -149,6 +156,7 @@ class PacketDomain {
 
   // Events.
   void run_instant();
+  void prefetch() const;
   void on_start(TransferId id);
   void on_cut(uint32_t qp);
   void on_increase(uint32_t qp, uint32_t version);
@@ -199,8 +207,10 @@ class PacketDomain {
   }
   void append(List& list, uint32_t p) {
     packets_[p].next = kNil;
-    if (list.head == kNil) list.head = p;
-    else packets_[list.tail].next = p;
+    if (list.head == kNil)
+      list.head = p;
+    else
+      packets_[list.tail].next = p;
     list.tail = p;
   }
   uint32_t take(List& list) {

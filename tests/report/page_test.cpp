@@ -161,7 +161,7 @@ TEST(Percentiles, NearestRankByHand) {
   EXPECT_EQ(report::nearest_rank({}, 50), Time());
 
   // 300 flows of k * 1.001 ns: median is the 150th, p99 the 297th, mean 150.5 * 1.001 ns.
-  const report::FlowStats stats = report::flow_stats(synthetic_result().flows);
+  const report::FlowStats stats = report::flow_stats(synthetic_result());
   EXPECT_EQ(stats.count, 300U);
   EXPECT_EQ(stats.median, Time::ps(150 * 1001));
   EXPECT_EQ(stats.p99, Time::ps(297 * 1001));

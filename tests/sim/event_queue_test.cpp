@@ -83,7 +83,7 @@ TEST(EventQueue, TiesByKeyThenArg) {
   }
 }
 
-// The calendar covers 134 us; seconds ahead wait elsewhere and come back in order.
+// The calendar covers some 100 us; seconds ahead wait elsewhere and come back in order.
 TEST(EventQueue, FarHorizons) {
   std::mt19937_64 random(2);
   Pair q;
@@ -101,7 +101,7 @@ TEST(EventQueue, FarHorizons) {
 TEST(EventQueue, PushBeforeAPeekedTime) {
   std::mt19937_64 random(3);
   Pair q;
-  for (uint32_t i = 0; i < 300; ++i) q.push(100 + i, 0, i);  // starts the calendar
+  for (uint32_t i = 0; i < 300; ++i) q.push(100 + i, 0, i);  // enough to start the calendar
   int64_t now = 0;
   for (int round = 0; round < 300; ++round) {
     while (q.size() > 1) now = q.pop();
@@ -122,7 +122,7 @@ TEST(EventQueue, PushBeforeAPeekedTime) {
 }
 
 // Pushes and pops at random, never before the last pop, with bursts at one instant and the number
-// pending going up through 256 (where the calendar starts) and back to zero.
+// pending going up through 256 (the calendar has started by then) and back to zero.
 TEST(EventQueue, RandomAgainstReference) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     std::mt19937_64 random(seed);
@@ -156,6 +156,30 @@ TEST(EventQueue, RandomAgainstReference) {
     }
     q.drain();
   }
+}
+
+// Crowded and empty stretches in turn, each long enough for the calendar to change its bucket width
+// several times, with a timer far ahead throughout.
+TEST(EventQueue, DenseAndSparseInTurn) {
+  std::mt19937_64 random(5);
+  Pair q;
+  int64_t now = 0;
+  q.push(90'000'000'000'000, 9, 9);
+  for (uint32_t i = 0; i < 400; ++i) q.push(static_cast<int64_t>(i), 0, i);
+  const std::vector<uint64_t> gaps{100'000'000, 4'000, 20'000'000'000, 4'000'000, 100, 300'000'000};
+  for (const uint64_t gap : gaps) {
+    for (uint32_t i = 0; i < 30'000; ++i) {
+      now = q.pop();
+      q.push(now + static_cast<int64_t>(random() % gap), static_cast<uint32_t>(random() % 4), i);
+      if (i % 64 == 0) {
+        q.peek();
+        q.push(now, 7, i);  // before what the look may have moved to
+        now = q.pop();
+      }
+    }
+    if (HasFailure()) FAIL() << "gap " << gap;
+  }
+  q.drain();
 }
 
 // All ones in the key are as good as any other key.

@@ -126,11 +126,10 @@ class Golden {
       overrides.settings = c.settings;
       overrides.settings.push_back("seed=" + std::to_string(seed));
       overrides.settings.push_back("fabric.topology.path=" + (set / "topology.txt").string());
-      overrides.settings.push_back("traffic=[{pattern: file, path: " +
-                                   (set / "flows.csv").string() + "}]");
+      overrides.settings.push_back(
+          "traffic=[{pattern: file, path: " + (set / "flows.csv").string() + "}]");
       overrides.settings.emplace_back("output.dir=unused");
-      const Result r =
-          run_scenario(load_scenario((scenarios_ / c.scenario).string(), overrides));
+      const Result r = run_scenario(load_scenario((scenarios_ / c.scenario).string(), overrides));
       if (!r.complete) {
         o.error = r.incomplete_reason;
         return o;
@@ -141,7 +140,8 @@ class Golden {
         const double mine = fct_ns(f);
         const auto it = reference.find({f.src, f.dst, nth[{f.src, f.dst}]++});
         if (it == reference.end()) {
-          o.error = "the table has no flow " + std::to_string(f.src) + " -> " + std::to_string(f.dst);
+          o.error =
+              "the table has no flow " + std::to_string(f.src) + " -> " + std::to_string(f.dst);
           return o;
         }
         ours.push_back(mine);
@@ -181,12 +181,14 @@ class Golden {
   std::map<std::string, std::vector<std::string>> ensembles_;
 };
 
-double pct(double ours, double theirs) { return 100 * (ours / theirs - 1); }
+double pct(double ours, double theirs) {
+  return 100 * (ours / theirs - 1);
+}
 
 double z_score(const Outcome& o, double Stats::*field) {
-  const double variance = o.ours_sd.*field * (o.ours_sd.*field) / static_cast<double>(o.runs) +
-                          o.theirs_sd.*field * (o.theirs_sd.*field) /
-                              static_cast<double>(o.their_runs);
+  const double variance =
+      o.ours_sd.*field * (o.ours_sd.*field) / static_cast<double>(o.runs) +
+      o.theirs_sd.*field * (o.theirs_sd.*field) / static_cast<double>(o.their_runs);
   return variance > 0 ? (o.ours.*field - o.theirs.*field) / std::sqrt(variance) : 0;
 }
 
@@ -197,18 +199,24 @@ bool within(const Outcome& o, double Stats::*field, double tolerance_pct) {
 
 int run_all(int argc, char** argv) {
   fs::path reference = fs::path(TRAINYARD_SOURCE_DIR) / ".." / "shared" / "reference";
-  if (const char* shared = std::getenv("TRAINYARD_SHARED")) reference = fs::path(shared) / "reference";
+  if (const char* shared = std::getenv("TRAINYARD_SHARED"))
+    reference = fs::path(shared) / "reference";
   std::string only;
   int seeds = 20;
   bool random = true;
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];
-    if (a == "--reference" && i + 1 < argc) reference = argv[++i];
-    else if (a == "--only" && i + 1 < argc) only = argv[++i];
-    else if (a == "--seeds" && i + 1 < argc) seeds = std::stoi(argv[++i]);
-    else if (a == "--no-random") random = false;
-    else throw UserError("unknown argument " + a,
-                         "use --reference DIR, --only TEXT, --seeds N, --no-random");
+    if (a == "--reference" && i + 1 < argc)
+      reference = argv[++i];
+    else if (a == "--only" && i + 1 < argc)
+      only = argv[++i];
+    else if (a == "--seeds" && i + 1 < argc)
+      seeds = std::stoi(argv[++i]);
+    else if (a == "--no-random")
+      random = false;
+    else
+      throw UserError("unknown argument " + a,
+                      "use --reference DIR, --only TEXT, --seeds N, --no-random");
   }
   if (!fs::is_directory(reference)) {
     throw UserError("no reference tables in " + reference.string(),
@@ -241,9 +249,9 @@ int run_all(int argc, char** argv) {
   }
   for (auto& t : threads) t.join();
 
-  fmt::print("{:9} {:38} {:9} {:>5} {:>12} {:>12} {:>8} {:>8} {:>8} {:>8} {:>6} {:>7}  {}\n", "peer",
-             "set", "kind", "flows", "ours mean ns", "theirs", "mean %", "median %", "p99 %",
-             "worst %", "z", "wall s", "verdict");
+  fmt::print("{:9} {:38} {:9} {:>5} {:>12} {:>12} {:>8} {:>8} {:>8} {:>8} {:>6} {:>7}  {}\n",
+             "peer", "set", "kind", "flows", "ours mean ns", "theirs", "mean %", "median %",
+             "p99 %", "worst %", "z", "wall s", "verdict");
   double exact = 0;
   double step = 0;
   double sum_z = 0;
@@ -277,18 +285,19 @@ int run_all(int argc, char** argv) {
            within(o, &Stats::p99, 4);
     }
     failed += ok ? 0 : 1;
-    fmt::print("{:9} {:38} {:9} {:>5} {:>12.0f} {:>12.0f} {:>+8.3f} {:>+8.3f} {:>+8.3f} {:>8.3f} "
-               "{:>+6.2f} {:>7.2f}  {}\n",
-               c.peer, c.set, c.kind, o.flows, o.ours.mean, o.theirs.mean,
-               pct(o.ours.mean, o.theirs.mean), pct(o.ours.median, o.theirs.median),
-               pct(o.ours.p99, o.theirs.p99), o.worst_pct, z, o.wall_s, ok ? "ok" : "OUT");
+    fmt::print(
+        "{:9} {:38} {:9} {:>5} {:>12.0f} {:>12.0f} {:>+8.3f} {:>+8.3f} {:>+8.3f} {:>8.3f} "
+        "{:>+6.2f} {:>7.2f}  {}\n",
+        c.peer, c.set, c.kind, o.flows, o.ours.mean, o.theirs.mean, pct(o.ours.mean, o.theirs.mean),
+        pct(o.ours.median, o.theirs.median), pct(o.ours.p99, o.theirs.p99), o.worst_pct, z,
+        o.wall_s, ok ? "ok" : "OUT");
   }
   const double n = std::max<double>(1, static_cast<double>(n_random));
-  fmt::print("{{\"cases\":{},\"failed\":{},\"exact_max_flow_error_pct\":{:.4f},"
-             "\"step_max_flow_error_pct\":{:.4f},\"random_sets\":{},\"random_abs_mean_z\":{:.4f},"
-             "\"random_rms_z\":{:.4f}}}\n",
-             cases.size(), failed, exact, step, n_random, std::abs(sum_z / n),
-             std::sqrt(sum_z2 / n));
+  fmt::print(
+      "{{\"cases\":{},\"failed\":{},\"exact_max_flow_error_pct\":{:.4f},"
+      "\"step_max_flow_error_pct\":{:.4f},\"random_sets\":{},\"random_abs_mean_z\":{:.4f},"
+      "\"random_rms_z\":{:.4f}}}\n",
+      cases.size(), failed, exact, step, n_random, std::abs(sum_z / n), std::sqrt(sum_z2 / n));
   return failed == 0 ? 0 : 1;
 }
 

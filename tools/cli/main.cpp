@@ -53,8 +53,8 @@ void print_progress(const RunProgress& p) {
   std::string eta = "--";
   if (share > 0.01) eta = fmt::format("{:.0f} s", p.wall_s * (1 - share) / share);
   fmt::print(stderr, "\r{:>10} simulated  {:5.1f} %  {:.1f} M transmissions  {:.1f} s  ETA {}   ",
-             print_time(p.now, 4), 100 * share, static_cast<double>(p.transmissions) / 1e6, p.wall_s,
-             eta);
+             print_time(p.now, 4), 100 * share, static_cast<double>(p.transmissions) / 1e6,
+             p.wall_s, eta);
   std::fflush(stderr);
 }
 
@@ -83,8 +83,8 @@ int run(const RunArguments& arguments) {
   Result result = run_scenario(scenario, hooks);
   if (shown) fmt::print(stderr, "\r{:90}\r", "");
   const BuildInfo& build = build_info();
-  result.version = *build.commit == '\0' ? build.version
-                                         : fmt::format("{} ({})", build.version, build.commit);
+  result.version =
+      *build.commit == '\0' ? build.version : fmt::format("{} ({})", build.version, build.commit);
   result.build_type = build.build_type;
   write_all(result, scenario.output_dir);
   if (!arguments.quiet) fmt::print("{}", summary_text(result));
@@ -134,8 +134,8 @@ int trace_info(const std::string& where, const std::string& groups) {
   row("FLOPs", s.num_ops);
   row("durations", print_time(Time::us(static_cast<int64_t>(s.duration_us))));
   for (const auto& [kind, count_bytes] : s.collectives) {
-    row(kind.c_str(), fmt::format("{} nodes, {} bytes as written", count_bytes.first,
-                                  count_bytes.second));
+    row(kind.c_str(),
+        fmt::format("{} nodes, {} bytes as written", count_bytes.first, count_bytes.second));
   }
   row("bytes sent", s.bytes_send);
   row("groups", set.groups.size());

@@ -48,9 +48,9 @@ class Builder final : public YAML::EventHandler {
       Level& level = stack_.back();
       for (const auto& e : level.node.entries) {
         if (e.key == value) {
-          throw UserError(pos(mark), "key '" + value + "' is given twice",
-                          "the first is in line " + std::to_string(e.key_pos.line) +
-                              "; keep one of them");
+          throw UserError(
+              pos(mark), "key '" + value + "' is given twice",
+              "the first is in line " + std::to_string(e.key_pos.line) + "; keep one of them");
         }
       }
       level.key = value;
@@ -123,6 +123,8 @@ class Builder final : public YAML::EventHandler {
     Level& level = stack_.back();
     if (level.node.kind == ConfigNode::Kind::map) {
       if (!level.has_key) throw UserError(n.origin.pos, "a key must be a plain word");
+      // The parser notices an absent value at the next word only.
+      if (n.kind == ConfigNode::Kind::null) n.origin.pos = level.key_pos;
       level.node.entries.push_back({level.key, level.key_pos, std::move(n)});
       level.has_key = false;
     } else {
@@ -135,7 +137,10 @@ class Builder final : public YAML::EventHandler {
   std::vector<Level> stack_;
 };
 
-ConfigNode parse(std::istream& in, const std::string& name, Origin::Kind kind, bool map_only) {
+ConfigNode parse(const std::string& text, const std::string& name, Origin::Kind kind,
+                 bool map_only) {
+  // yaml-cpp closes an open quote by itself when the text ends in a line break.
+  std::istringstream in(text.substr(0, text.find_last_not_of(" \t\r\n") + 1));
   Builder builder(name, kind);
   try {
     YAML::Parser parser(in);
@@ -175,8 +180,7 @@ ConfigNode load_yaml(const std::string& path, Origin::Kind kind) {
 }
 
 ConfigNode parse_yaml(const std::string& text, const std::string& name, Origin::Kind kind) {
-  std::istringstream in(text);
-  return parse(in, name, kind, true);
+  return parse(text, name, kind, true);
 }
 
 void merge(ConfigNode& base, const ConfigNode& over) {
@@ -205,8 +209,7 @@ void apply_setting(ConfigNode& root, const std::string& assignment) {
   }
   const std::string label = "--set " + assignment;
   const Origin origin{Origin::Kind::command_line, {label, 0}};
-  std::istringstream in(assignment.substr(eq + 1));
-  ConfigNode value = parse(in, label, Origin::Kind::command_line, false);
+  ConfigNode value = parse(assignment.substr(eq + 1), label, Origin::Kind::command_line, false);
   value.origin = origin;
   ConfigNode* node = &root;
   std::istringstream path(assignment.substr(0, eq));

@@ -15,9 +15,9 @@ struct ConfigNode {
   struct Entry;
 
   Kind kind = Kind::null;
-  std::string text;            ///< scalar
+  std::string text;  ///< scalar
   Origin origin;
-  std::vector<Entry> entries;  ///< map
+  std::vector<Entry> entries;     ///< map
   std::vector<ConfigNode> items;  ///< list
 
   [[nodiscard]] const ConfigNode* find(const std::string& key) const;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <map>
 
 #include "chakra/reader.h"
@@ -67,7 +68,7 @@ class ProgressGate {
   ProgressGate(const RunHooks& hooks, const Fabric& fabric, uint64_t total)
       : hooks_(hooks), fabric_(fabric), total_(total) {}
   bool operator()(Time now, uint64_t done) {
-    if (!hooks_.progress || ++calls_ % 64 != 0) return true;
+    if (!hooks_.progress) return true;
     const double wall = seconds_since(start_);
     if (wall - last_ < 0.1) return true;
     last_ = wall;
@@ -78,7 +79,6 @@ class ProgressGate {
   const RunHooks& hooks_;
   const Fabric& fabric_;
   uint64_t total_;
-  uint64_t calls_ = 0;
   double last_ = 0;
   Clock::time_point start_ = Clock::now();
 };
@@ -92,8 +92,8 @@ std::vector<Flow> build_flows(const Scenario& s, uint32_t ranks) {
   std::vector<Flow> flows;
   for (const ModelChoice& t : s.traffic) {
     if (ranks < 2) {
-      throw UserError(t.pos, "traffic needs at least 2 ranks, the fabric has " +
-                                 std::to_string(ranks),
+      throw UserError(t.pos,
+                      "traffic needs at least 2 ranks, the fabric has " + std::to_string(ranks),
                       "raise cluster.nodes or cluster.gpus_per_node");
     }
     const TrafficRequest request{ranks, s.seed, s.base_dir, t.pos};
@@ -116,13 +116,16 @@ void run_traffic(const std::vector<Flow>& flows, Fabric& fabric, ProgressGate& p
     fabric.start(t, flows[i].start);
     result.flow_owner.push_back("flow " + std::to_string(i));
   }
+  // Large fabrics do more per simulated time; an interrupt should not wait for it.
+  const int64_t ranks = std::max<int64_t>(1, result.ranks);
+  const Time slice = Time::ns(std::clamp<int64_t>(12'800'000 / ranks, 1'000, 200'000));
   std::vector<Completion> completions;
   Time now;
   while (fabric.outstanding() > 0) {
     const Time next = fabric.next_event();
     if (next == Time::infinity()) throw SimulationError("hang: " + fabric.describe_stall());
     completions.clear();
-    now = fabric.advance(std::max(next, now) + Time::us(200), completions);
+    now = fabric.advance(std::max(next, now) + slice, completions);
     if (!completions.empty()) result.end = now;
     if (!progress(now, flows.size() - fabric.outstanding())) {
       result.end = now;
@@ -173,8 +176,9 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
     }
     for (const auto& [code, entry] : by_code) {
       const size_t more = entry.second - 1;
-      note("trace", entry.first + (more > 0 ? "; likewise in " + std::to_string(more) + " more files"
-                                            : std::string()),
+      note("trace",
+           entry.first +
+               (more > 0 ? "; likewise in " + std::to_string(more) + " more files" : std::string()),
            false);
     }
   }
@@ -183,13 +187,15 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
        "times of the public ns-3 tables are reproduced (tools/bench golden)",
        false);
   if (topology.count(NodeKind::scale_up) > 0) {
-    note("scale-up", "the NVLink-class switch is modelled as a lossless packet switch, without "
-                     "congestion control",
+    note("scale-up",
+         "the NVLink-class switch is modelled as a lossless packet switch, without "
+         "congestion control",
          false);
   }
   if (r.totals.ecn_marks > 0 && config.pmax_q32 < (uint64_t{1} << 32)) {
-    note("seed", "ECN marks are random: between seeds, means move by 1-2 %, single flows by tens "
-                 "of percent; this is one seed",
+    note("seed",
+         "ECN marks are random: between seeds, means move by 1-2 %, single flows by tens "
+         "of percent; this is one seed",
          true);
   } else {
     note("seed", "no random draw decided anything in this run", false);
@@ -203,28 +209,29 @@ Topology build_topology(const Scenario& s, uint32_t ranks) {
   TopologyRequest request;
   request.gpus_per_node = s.gpus_per_node;
   request.nics_per_node = s.nics_per_node;
-  request.nodes = s.nodes != 0 ? s.nodes
-                               : std::max(1U, (ranks + s.gpus_per_node - 1) / s.gpus_per_node);
+  request.nodes =
+      s.nodes != 0 ? s.nodes : std::max(1U, (ranks + s.gpus_per_node - 1) / s.gpus_per_node);
   request.base_dir = s.base_dir;
   request.pos = s.topology.pos;
   const auto& make = Registry::instance().factory<TopologyFactory>("topology", s.topology.kind);
   Topology t = make(request, s.topology.params);
   const auto hosts = static_cast<uint32_t>(t.hosts().size());
   if (s.topology.kind == "file" && s.nodes != 0 && s.nodes * s.gpus_per_node != hosts) {
-    throw UserError(s.cluster_pos, "cluster says " + std::to_string(s.nodes) + " nodes x " +
-                                       std::to_string(s.gpus_per_node) + " GPUs = " +
-                                       std::to_string(s.nodes * s.gpus_per_node) +
-                                       ", the topology file has " + std::to_string(hosts) +
-                                       " hosts",
+    throw UserError(s.cluster_pos,
+                    "cluster says " + std::to_string(s.nodes) + " nodes x " +
+                        std::to_string(s.gpus_per_node) +
+                        " GPUs = " + std::to_string(s.nodes * s.gpus_per_node) +
+                        ", the topology file has " + std::to_string(hosts) + " hosts",
                     "leave cluster.nodes out or correct it");
   }
   if (ranks > hosts) {
-    throw UserError(s.workload_pos, "the trace has " + std::to_string(ranks) +
-                                        " ranks, the cluster " + std::to_string(hosts) + " GPUs",
-                    s.nodes != 0 ? std::to_string(s.nodes) + " nodes x " +
-                                       std::to_string(s.gpus_per_node) +
-                                       " GPUs; raise cluster.nodes or leave it out"
-                                 : "use a larger topology");
+    throw UserError(s.workload_pos,
+                    "the trace has " + std::to_string(ranks) + " ranks, the cluster " +
+                        std::to_string(hosts) + " GPUs",
+                    s.nodes != 0
+                        ? std::to_string(s.nodes) + " nodes x " + std::to_string(s.gpus_per_node) +
+                              " GPUs; raise cluster.nodes or leave it out"
+                        : "use a larger topology");
   }
   return t;
 }
@@ -252,7 +259,8 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
       const chakra::TraceSet set = chakra::read_set(s.chakra, s.group_file);
       import = import_chakra(set, s.name, {s.element_bytes, s.strict});
     } catch (const UserError& e) {
-      if (!e.pos().file.empty()) throw;
+      // What is wrong inside a file is told by that file, what cannot be found by the scenario.
+      if (std::filesystem::is_regular_file(e.pos().file)) throw;
       throw UserError(s.workload_pos, e.what());
     }
     if (import.summary.nodes == 0) {
@@ -264,8 +272,8 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
       throw UserError(s.compute.pos, "the trace carries FLOPs but no durations",
                       "use 'compute: {model: roofline}'");
     }
-    compute = Registry::instance().factory<ComputeFactory>("compute", kind)(s.compute.params,
-                                                                           s.device);
+    compute =
+        Registry::instance().factory<ComputeFactory>("compute", kind)(s.compute.params, s.device);
     r.compute_source = compute->source();
     r.rank_classes = static_cast<uint32_t>(import.rank_classes);
   } else {

@@ -15,7 +15,7 @@ namespace trainyard {
 
 /// State of a run, for a progress line.
 struct RunProgress {
-  Time now;                 ///< simulated
+  Time now;                      ///< simulated
   uint64_t done = 0, total = 0;  ///< ops, or flows in a traffic-only run
   uint64_t transmissions = 0;
   double wall_s = 0;

@@ -121,7 +121,9 @@ class Block {
   [[nodiscard]] SourcePos key_pos(const std::string& key) const {
     if (node_ != nullptr) {
       for (const auto& e : node_->entries) {
-        if (e.key == key) return e.key_pos;
+        if (e.key != key) continue;
+        const bool replaced = e.value.origin.kind == Origin::Kind::command_line;
+        return replaced ? e.value.origin.pos : e.key_pos;
       }
     }
     return pos_;
@@ -184,11 +186,15 @@ ModelChoice read_model(Block& block, const std::string& category, const std::str
 
 std::string origin_text(const Origin& o) {
   switch (o.kind) {
-    case Origin::Kind::default_value: return "default";
-    case Origin::Kind::preset: return "preset " + fs::path(o.pos.file).filename().string() + ":" +
-                                      std::to_string(o.pos.line);
-    case Origin::Kind::user: return "line " + std::to_string(o.pos.line);
-    case Origin::Kind::command_line: return "command line";
+    case Origin::Kind::default_value:
+      return "default";
+    case Origin::Kind::preset:
+      return "preset " + fs::path(o.pos.file).filename().string() + ":" +
+             std::to_string(o.pos.line);
+    case Origin::Kind::user:
+      return "line " + std::to_string(o.pos.line);
+    case Origin::Kind::command_line:
+      return "command line";
   }
   return "";
 }
@@ -215,8 +221,10 @@ std::string slug(const std::string& name) {
   std::string out;
   for (const char c : name) {
     const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (word) out += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    else if (!out.empty() && out.back() != '-') out += '-';
+    if (word)
+      out += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    else if (!out.empty() && out.back() != '-')
+      out += '-';
   }
   while (!out.empty() && out.back() == '-') out.pop_back();
   return out.empty() ? "run" : out;
@@ -297,8 +305,7 @@ void read_fabric(Block& root, Scenario& s) {
   s.transport.params = Params(transport_params());
   transport.fill(s.transport.params);
   list_settings(s, "fabric.transport.", s.transport.params);
-  list_setting(s, "fabric.transport.congestion.kind", s.congestion.kind,
-               congestion.origin("kind"));
+  list_setting(s, "fabric.transport.congestion.kind", s.congestion.kind, congestion.origin("kind"));
   list_settings(s, "fabric.transport.congestion.", s.congestion.params);
   list_setting(s, "fabric.transport.load_balancing.kind", s.ecmp.kind, lb.origin("kind"));
   list_settings(s, "fabric.transport.load_balancing.", s.ecmp.params);
@@ -322,8 +329,8 @@ void read_workload(Block& root, Scenario& s) {
   using PT = ParamType;
   Block b = root.block("workload");
   s.workload_pos = b.pos();
-  for (const char* key : {"model", "layout", "schedule", "batch", "recompute", "steps", "simai",
-                          "goal"}) {
+  for (const char* key :
+       {"model", "layout", "schedule", "batch", "recompute", "steps", "simai", "goal"}) {
     b.refuse(key);
   }
   const std::string chakra = b.text("chakra", "");
@@ -336,8 +343,7 @@ void read_workload(Block& root, Scenario& s) {
   const std::string groups = b.text("groups", "");
   if (!groups.empty()) s.group_file = relative_to(s.base_dir, groups);
   const Params element = b.one({"element_bytes", PT::integer, "auto", "1", "16", {"auto"}, "", ""});
-  s.element_bytes =
-      element.is_word("element_bytes", "auto") ? 0 : element.integer("element_bytes");
+  s.element_bytes = element.is_word("element_bytes", "auto") ? 0 : element.integer("element_bytes");
   const Params strict = b.one({"strict", PT::boolean, "false", "", "", {}, "", ""});
   s.strict = strict.boolean("strict");
   b.finish();
@@ -362,7 +368,8 @@ void read_traffic(Block& root, Scenario& s) {
   }
   for (size_t i = 0; i < list->items.size(); ++i) {
     Block b(&list->items[i], "traffic[" + std::to_string(i) + "]", list->origin.pos);
-    if (!b.present()) throw UserError(list->items[i].origin.pos, "an empty traffic entry");
+    if (!b.present())
+      throw UserError(list->origin.pos, "traffic[" + std::to_string(i) + "] is empty");
     const std::string pattern = b.text("pattern", "");
     if (pattern == "collective") not_built(b.key_pos("pattern"), "traffic pattern: collective");
     if (pattern.empty()) {
@@ -413,7 +420,8 @@ void read_simulation(Block& root, Scenario& s) {
 }  // namespace
 
 std::string config_dir() {
-  if (const char* dir = std::getenv("TRAINYARD_CONFIGS"); dir != nullptr && *dir != '\0') return dir;
+  if (const char* dir = std::getenv("TRAINYARD_CONFIGS"); dir != nullptr && *dir != '\0')
+    return dir;
   return TRAINYARD_CONFIG_DIR;
 }
 

@@ -37,7 +37,7 @@ struct Scenario {
   ModelChoice topology, congestion, transport, ecmp, buffer, pfc, ecn;
 
   // what runs
-  std::string chakra;       ///< prefix, folder or pattern, made relative to the scenario file
+  std::string chakra;  ///< prefix, folder or pattern, made relative to the scenario file
   std::string group_file;
   SourcePos workload_pos;
   int64_t element_bytes = 0;
