@@ -11,8 +11,11 @@ namespace trainyard {
 namespace {
 
 constexpr uint32_t kNone = 0xffffffffU;
-// Longest stretch that the fabric runs without a look at progress and interrupts.
-constexpr Time kSlice = Time::us(200);
+/// Longest stretch that the fabric runs without a look at progress and interrupts: shorter for
+/// larger jobs, whose microseconds cost more.
+Time slice_of(size_t ranks) {
+  return Time::us(std::max<int64_t>(1, 12'800 / static_cast<int64_t>(std::max<size_t>(1, ranks))));
+}
 
 }  // namespace
 
@@ -518,6 +521,7 @@ bool Timeline::run(Recorder* recorder) {
   }
   settle();
 
+  const Time stretch = slice_of(ranks_.size());
   std::vector<Completion> completions;
   while (ops_done_ < ops_total_) {
     const Time own = events_.empty() ? Time::infinity() : Time::ps(events_.next_time());
@@ -529,7 +533,8 @@ bool Timeline::run(Recorder* recorder) {
     if (options_.progress && !options_.progress(now_, ops_done_)) return false;
     completions.clear();
     const Time slice = std::max(fabric_next, now_);
-    const Time limit = std::min(own, slice == Time::infinity() ? Time::infinity() : slice + kSlice);
+    const Time limit =
+        std::min(own, slice == Time::infinity() ? Time::infinity() : slice + stretch);
     if (fabric_next <= limit) {
       const Time reached = fabric_.advance(limit, completions);
       if (!completions.empty()) {

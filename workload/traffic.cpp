@@ -15,7 +15,7 @@ namespace {
 using PT = ParamType;
 
 const ParamSpec kSize = {"size", PT::bytes, "1MiB", "1B", "", {}, "bytes per flow", ""};
-const ParamSpec kStart = {"start", PT::time, "0ns", "0ns", "", {}, "start of all flows", ""};
+const ParamSpec kStart = {"start", PT::time, "0ns", "0ns", "30d", {}, "start of all flows", ""};
 
 uint32_t rank_param(const TrafficRequest& r, const Params& p, const std::string& name) {
   const int64_t v = p.integer(name);
@@ -122,7 +122,7 @@ std::vector<Flow> from_file(const TrafficRequest& r, const Params& p) {
     if (v[1] == v[2])
       throw UserError(pos, "a flow from rank " + std::to_string(v[1]) + " to itself");
     if (v[3] == 0) throw UserError(pos, "a flow of 0 bytes");
-    if (v[4] > 9'000'000'000'000'000) throw UserError(pos, "the start time is beyond 104 days");
+    if (v[4] > 2'592'000'000'000'000) throw UserError(pos, "the start time is beyond 30 days");
     flows.push_back(
         {static_cast<uint32_t>(v[1]), static_cast<uint32_t>(v[2]), v[3], Time::ns(v[4])});
   }

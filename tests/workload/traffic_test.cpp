@@ -157,7 +157,7 @@ TEST_F(TrafficFile, ErrorsSayTheLine) {
   expect_mentions(refused(ok + "1,0,4,100,0\n"), {where + ":2", "rank 4", "0 to 3"});
   expect_mentions(refused(ok + "1,3,3,100,0\n"), {where + ":2", "rank 3 to itself"});
   expect_mentions(refused(ok + "1,0,3,0,0\n"), {where + ":2", "0 bytes"});
-  expect_mentions(refused(ok + "1,0,3,10,9999999999999999\n"), {where + ":2", "104 days"});
+  expect_mentions(refused(ok + "1,0,3,10,9999999999999999\n"), {where + ":2", "30 days"});
   expect_mentions(refused(ok + "1,0,3,99999999999999999999,0\n"), {where + ":2"});
   expect_mentions(refused("# nothing\n"), {where, "no flow"});
 }

@@ -89,8 +89,9 @@ int run(const RunArguments& arguments) {
   write_all(result, scenario.output_dir);
   if (!arguments.quiet) fmt::print("{}", summary_text(result));
   fmt::print("report: {}/report.html\n", scenario.output_dir);
+  if (std::fflush(stdout) != 0)
+    throw UserError("cannot write to standard output: the disk is full?");
   if (result.complete) return kOk;
-  std::fflush(stdout);
   print_error(scenario.file + ": " + result.incomplete_reason);
   return g_interrupted != 0 ? kInterrupted : kSimulationError;
 }

@@ -211,6 +211,12 @@ Topology build_topology(const Scenario& s, uint32_t ranks) {
   request.nics_per_node = s.nics_per_node;
   request.nodes =
       s.nodes != 0 ? s.nodes : std::max(1U, (ranks + s.gpus_per_node - 1) / s.gpus_per_node);
+  constexpr uint64_t kMostGpus = 4'000'000;
+  if (static_cast<uint64_t>(request.nodes) * s.gpus_per_node > kMostGpus) {
+    throw UserError(s.cluster_pos, std::to_string(request.nodes) + " nodes x " +
+                                       std::to_string(s.gpus_per_node) + " GPUs are more than " +
+                                       std::to_string(kMostGpus));
+  }
   request.base_dir = s.base_dir;
   request.pos = s.topology.pos;
   const auto& make = Registry::instance().factory<TopologyFactory>("topology", s.topology.kind);
