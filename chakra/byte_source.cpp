@@ -6,8 +6,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "sim/errors.h"
@@ -148,6 +150,31 @@ ByteSource::ByteSource(const std::string& path) : path_(path) {
 }
 
 ByteSource::~ByteSource() = default;
+
+bool ByteSource::looks_like_json() const {
+  const void* data = nullptr;
+  int size = 0;
+  do {
+    if (!stream_->Next(&data, &size)) return false;
+  } while (size == 0);
+  std::string_view text(static_cast<const char*>(data), static_cast<size_t>(size));
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  const auto skip_space = [&] {
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  };
+  skip_space();
+  // A bracket alone may be the length of a binary record; what follows it tells.
+  bool json = false;
+  if (!text.empty() && (text[0] == '{' || text[0] == '[')) {
+    const bool object = text[0] == '{';
+    text.remove_prefix(1);
+    skip_space();
+    json = text.empty() ? size <= 64
+                        : text[0] == (object ? '"' : '{') || text[0] == (object ? '}' : ']');
+  }
+  stream_->BackUp(size);
+  return json;
+}
 
 void ByteSource::check() const {
   if (file_->GetErrno() != 0) {

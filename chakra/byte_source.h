@@ -27,6 +27,9 @@ class ByteSource {
   /// Size of a plain regular file; nullopt when the number of bytes to come is unknown.
   [[nodiscard]] std::optional<uint64_t> size() const { return size_; }
 
+  /// Whether the content begins like a JSON document of nodes. Call before anything is read.
+  [[nodiscard]] bool looks_like_json() const;
+
   /// Throws UserError when the stream ended because of a read error or of broken gzip data.
   void check() const;
 

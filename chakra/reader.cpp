@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: MIT
 #include "chakra/reader.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/wire_format_lite.h>
-
 #include <algorithm>
 #include <bit>
-#include <charconv>
-#include <cmath>
-#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "chakra/attributes.h"
 #include "chakra/byte_source.h"
-#include "chakra/schema.h"
+#include "chakra/json_reader.h"
+#include "chakra/wire.h"
 #include "sim/errors.h"
 
 namespace trainyard::chakra {
@@ -25,75 +21,12 @@ namespace {
 
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
-using google::protobuf::io::CodedOutputStream;
 
 constexpr uint64_t kMaxRecordBytes = 1ULL << 30;
 // A run of empty records is what a zero-filled file looks like; a trace has at most a few.
 constexpr int kMaxEmptyRecordsInARow = 1000;
-
-enum Wire { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
-
-struct Field {
-  int number = 0;
-  int wire = 0;
-  uint64_t value = 0;      // varint and fixed kinds
-  std::string_view bytes;  // length-delimited
-};
-
-/// Walks over the fields of one message in memory. Every length is checked against the bytes left.
-class Message {
- public:
-  explicit Message(std::string_view bytes)
-      : bytes_(bytes),
-        in_(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size())) {}
-
-  /// False at the end, and at the first malformed field: see ok().
-  bool next(Field& field) {
-    if (!ok_ || left() == 0) return false;
-    ok_ = false;
-    const uint32_t tag = in_.ReadTag();
-    field = {};
-    field.number = WireFormatLite::GetTagFieldNumber(tag);
-    field.wire = static_cast<int>(WireFormatLite::GetTagWireType(tag));
-    if (field.number == 0) return false;
-    switch (field.wire) {
-      case kVarint:
-        ok_ = in_.ReadVarint64(&field.value);
-        break;
-      case kFixed64:
-        ok_ = in_.ReadLittleEndian64(&field.value);
-        break;
-      case kFixed32: {
-        uint32_t value = 0;
-        ok_ = in_.ReadLittleEndian32(&value);
-        field.value = value;
-        break;
-      }
-      case kBytes: {
-        uint64_t size = 0;
-        if (!in_.ReadVarint64(&size) || size > left()) return false;
-        field.bytes = bytes_.substr(static_cast<size_t>(in_.CurrentPosition()), size);
-        ok_ = in_.Skip(static_cast<int>(size));
-        break;
-      }
-      default:  // groups: legal on the wire, used by no schema
-        ok_ = WireFormatLite::SkipField(&in_, tag);
-        break;
-    }
-    return ok_;
-  }
-
-  [[nodiscard]] bool ok() const { return ok_; }
-
- private:
-  [[nodiscard]] size_t left() const {
-    return bytes_.size() - static_cast<size_t>(in_.CurrentPosition());
-  }
-
-  std::string_view bytes_;
-  CodedInputStream in_;
-  bool ok_ = true;
-};
+// Nodes kept back until one shows the dialect; in practice one or two are.
+constexpr size_t kMaxUndecidedBytes = 64 << 20;
 
 bool printable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
@@ -102,19 +35,16 @@ bool printable(std::string_view text) {
 // ---------------------------------------------------------------------------------------------
 // Attributes
 
-/// The value of an attribute, whatever its kind.
-struct Value {
-  enum Kind { kNone, kSigned, kUnsigned, kBool, kReal, kText, kBoolList, kOther } kind = kNone;
-  int64_t number = 0;  // kSigned, kBool
-  uint64_t bits = 0;   // kUnsigned
-  double real = 0;
-  std::string_view text;  // kText; for a list, its message
-};
-
-struct Attribute {
-  std::string_view name;
-  Value value;
-};
+bool any_false(std::string_view bool_list) {
+  Message message(bool_list);
+  Field f;
+  while (message.next(f)) {
+    if (f.number != 1) continue;
+    if (f.wire == kVarint && f.value == 0) return true;
+    if (f.wire == kBytes && f.bytes.find('\0') != std::string_view::npos) return true;
+  }
+  return false;
+}
 
 Value decode_value(const Field& f) {
   Value v;
@@ -190,7 +120,7 @@ Value decode_value(const Field& f) {
       v.text = f.bytes;
     } else if (f.number == 28) {
       v.kind = Value::kBoolList;
-      v.text = f.bytes;
+      v.number = any_false(f.bytes) ? 1 : 0;
     } else if (f.number >= 3 && f.number <= 32) {
       v.kind = Value::kOther;
     }
@@ -216,40 +146,142 @@ std::optional<Attribute> decode_attribute(std::string_view bytes) {
   return attr;
 }
 
-bool any_false(std::string_view bool_list) {
-  Message message(bool_list);
+// The old generations: name, declared type and doc come first, and the numbers of the values moved
+// from one generation to the next.
+
+enum OldSchema : unsigned { kNoOld = 0, k002 = 1, k003 = 2, k003Uint = 4, kAnyOld = 7 };
+
+/// The generations that a value field can belong to.
+unsigned generations(const Field& f) {
+  switch (f.wire) {
+    case kVarint:
+      switch (f.number) {
+        case 4:
+        case 6:
+          return k003 | k003Uint;
+        case 5:
+          return k002;
+        case 7:
+        case 9:
+        case 11:
+        case 12:
+          return k003Uint;
+        case 8:  // integers of 0.0.2, bools of 0.0.3
+          return f.value > 1 ? k002 : k002 | k003;
+        case 10:
+          return k003;
+        default:
+          return kAnyOld;
+      }
+    case kFixed32:
+      switch (f.number) {
+        case 4:
+        case 7:
+          return k002;
+        case 5:
+          return k003 | k003Uint;
+        case 9:
+          return k003;
+        case 10:
+          return k003Uint;
+        default:
+          return kAnyOld;
+      }
+    case kBytes:
+      switch (f.number) {
+        case 6:
+        case 9:
+          return k002;
+        case 7:
+        case 11:
+          return k003;
+        case 8:
+        case 13:
+          return k003Uint;
+        default:
+          return kAnyOld;
+      }
+    default:
+      return kAnyOld;
+  }
+}
+
+/// Generations that an attribute can belong to; kNoOld when `bytes` is no old attribute at all.
+unsigned old_attribute(std::string_view bytes) {
+  Message message(bytes);
+  Field f;
+  bool name = false;
+  bool type = false;
+  unsigned possible = kAnyOld;
+  while (message.next(f)) {
+    if (f.number == 1) {
+      name = f.wire == kBytes && !f.bytes.empty() && printable(f.bytes);
+    } else if (f.number == 2) {
+      type = f.wire == kVarint;
+    } else if (f.number >= 4) {
+      possible &= generations(f);
+    }
+  }
+  return message.ok() && name && type ? possible : kNoOld;
+}
+
+struct OldAttribute : Attribute {
+  bool wrong_type = false;  ///< the declared type is not that of the value
+};
+
+OldAttribute decode_old_attribute(std::string_view bytes, unsigned schema) {
+  OldAttribute attr;
+  uint64_t declared = 0;
+  int value_field = 0;
+  const bool is_002 = schema == k002;
+  const bool is_uint = schema == k003Uint;
+  const int text = is_002 ? 6 : is_uint ? 8 : 7;
+  const int bools = is_002 ? 0 : is_uint ? 9 : 8;
+  Message message(bytes);
   Field f;
   while (message.next(f)) {
-    if (f.number != 1) continue;
-    if (f.wire == kVarint && f.value == 0) return true;
-    if (f.wire == kBytes && f.bytes.find('\0') != std::string_view::npos) return true;
+    if (f.number == 1 && f.wire == kBytes) attr.name = f.bytes;
+    if (f.number == 2 && f.wire == kVarint) declared = f.value;
+    if (f.number < 4) continue;
+    value_field = f.number;
+    if (f.number == bools && f.wire != kFixed32) {
+      const bool some_false =
+          f.wire == kVarint ? f.value == 0 : f.bytes.find('\0') != std::string_view::npos;
+      if (attr.value.kind != Value::kBoolList) attr.value = Value::of_list(Value::kBoolList);
+      if (some_false) attr.value.number = 1;
+    } else if (f.wire == kFixed32 && f.number <= 5) {
+      attr.value = Value::of_real(std::bit_cast<float>(static_cast<uint32_t>(f.value)));
+    } else if (f.wire == kVarint && f.number == 4) {
+      attr.value = Value::of_bool(f.value != 0);
+    } else if (f.wire == kVarint && f.number < text) {
+      attr.value = is_uint && f.number == 6 ? Value::of_unsigned(f.value)
+                                            : Value::of_signed(static_cast<int64_t>(f.value));
+    } else if (f.wire == kBytes && f.number == text) {
+      attr.value = Value::of_text(f.bytes);
+    } else {
+      attr.value = Value::of_list(Value::kOther);
+    }
   }
-  return false;
+  // In all three generations the types are declared in the order of the fields, from 0 for field 4.
+  attr.wrong_type = value_field != 0 && declared + 4 != static_cast<uint64_t>(value_field);
+  return attr;
 }
 
 // ---------------------------------------------------------------------------------------------
 // Records
 
-enum class Dialect { unknown, v001, v002, v003 };
+enum class Dialect { unknown, v001, v002, v003, v004 };
 
-/// Which old generation a field 11 (`attribute`) belongs to. There, name and declared type come
-/// first, and the numbers of the values moved from one generation to the next.
-Dialect old_attribute(std::string_view bytes) {
-  Message message(bytes);
-  Field f;
-  bool name = false;
-  bool type = false;
-  Dialect dialect = Dialect::v003;
-  while (message.next(f)) {
-    if (f.number == 1) name = f.wire == kBytes && !f.bytes.empty() && printable(f.bytes);
-    if (f.number == 2) type = f.wire == kVarint;
-    if ((f.number == 4 && f.wire == kFixed32) || (f.number == 5 && f.wire == kVarint) ||
-        (f.number == 6 && f.wire == kBytes)) {
-      dialect = Dialect::v002;
-    }
-  }
-  return message.ok() && name && type ? dialect : Dialect::unknown;
-}
+/// What is known about the dialect of a file. Records say more or less about it.
+struct Evidence {
+  bool metadata = false;   ///< the file starts with metadata, which 0.0.1 and 0.0.2 lack
+  unsigned old = kAnyOld;  ///< generations that all old attributes allow
+  bool old_attributes = false;
+  bool proto2 = false;       ///< zeros or parents one by one, which proto3 does not write
+  bool late_type = false;    ///< a node type that 0.0.1 and 0.0.2 do not have
+  bool early_field = false;  ///< fields 6 or 7 as numbers: 0.0.1, or times of 0.0.4
+  Dialect dialect = Dialect::unknown;
+};
 
 class Decoder {
  public:
@@ -266,173 +298,98 @@ class Decoder {
     Message message(bytes);
     Field f;
     bool metadata = true;
+    const auto take_attribute = [&](std::string_view attribute) {
+      const auto take = [&](const Attribute& attr) {
+        if (attr.name == "schema" && attr.value.kind == Value::kText) {
+          header.schema = std::string(attr.value.text);
+        }
+      };
+      if (const unsigned old = old_attribute(attribute); old != kNoOld) {
+        seen_.old_attributes = true;
+        seen_.old &= old;
+        take(decode_old_attribute(attribute, (old & k003Uint) != 0 ? k003Uint : k003));
+        return true;
+      }
+      const auto attr = decode_attribute(attribute);
+      if (attr) take(*attr);
+      return attr.has_value();
+    };
     while (message.next(f)) {
       if (f.number == 1) {
         metadata = metadata && f.wire == kBytes;
-        // An early revision kept attributes in field 1; they start with a control character.
-        if (metadata && printable(f.bytes)) header.version = std::string(f.bytes);
-      } else if (f.number == 2) {
-        const auto attr = f.wire == kBytes ? decode_attribute(f.bytes) : std::nullopt;
-        metadata = metadata && attr.has_value();
-        if (attr && attr->name == "schema" && attr->value.kind == Value::kText) {
-          header.schema = std::string(attr->value.text);
+        // Two revisions kept attributes in field 1; they start with a control character.
+        if (metadata && printable(f.bytes)) {
+          header.version = std::string(f.bytes);
+        } else if (metadata) {
+          take_attribute(f.bytes);
         }
+      } else if (f.number == 2) {
+        metadata = metadata && f.wire == kBytes && take_attribute(f.bytes);
       } else {
         metadata = false;
       }
     }
     if (!message.ok()) fail("is malformed");
-    has_metadata_ = metadata;
-    if (!metadata) header = {};
+    if (metadata) {
+      seen_.metadata = true;
+      decide_old();
+    } else {
+      header = {};
+      seen_ = {};
+    }
     return metadata;
   }
 
+  /// Learns the dialect from a record. Throws for what is no node in any dialect.
+  void look(std::string_view bytes);
+  [[nodiscard]] bool decided() const { return seen_.dialect != Dialect::unknown; }
+  /// What all records together say, when none was decisive.
+  void decide_at_end();
+
   Node node(std::string_view bytes);
+
+  [[nodiscard]] std::string dialect_name() const {
+    switch (seen_.dialect) {
+      case Dialect::v001:
+        return "0.0.1";
+      case Dialect::v002:
+        return "0.0.2";
+      case Dialect::v003:
+        return seen_.old == k003Uint ? "0.0.3+uint" : "0.0.3";
+      default:
+        return "0.0.4";
+    }
+  }
 
   [[noreturn]] void fail(const std::string& problem) const {
     throw UserError(
         SourcePos{path_, 0},
         "record " + std::to_string(record_) + " at byte " + std::to_string(offset_) + " " + problem,
-        "this is no Chakra trace of schema 0.0.4, or a damaged one");
+        "this is no Chakra trace, or a damaged one");
   }
 
  private:
-  [[noreturn]] void refuse(const char* schema) const {
-    throw UserError(SourcePos{path_, 0},
-                    std::string("Chakra schema ") + schema +
-                        " is not supported yet (seen in record " + std::to_string(record_) + ")",
-                    "convert the trace to schema 0.0.4");
+  void decide_old() {
+    if (!seen_.old_attributes) return;
+    if (seen_.metadata || seen_.late_type) seen_.old &= k003 | k003Uint;
+    if (seen_.old == kNoOld) {
+      fail("has attributes of another schema generation than the records before it");
+    }
+    if (seen_.old == k002) seen_.dialect = Dialect::v002;
+    if ((seen_.old & k002) == 0) seen_.dialect = Dialect::v003;
   }
 
   static bool read_ids(const Field& f, std::vector<uint64_t>& ids);
-  void apply(const Attribute& attr, Node& node, std::optional<std::string>& comm_group) const;
-  std::optional<int64_t> whole_number(const Attribute& attr, Node& node) const;
-  std::optional<std::string> group_name(const Attribute& attr, Node& node) const;
-  [[noreturn]] void bad_attribute(const Attribute& attr, const Node& node,
-                                  const std::string& why) const;
+  [[nodiscard]] NodeType node_type(uint64_t number) const;
+  Node node_001(std::string_view bytes);
+  Node node_002(std::string_view bytes);
+  Node node_004(std::string_view bytes);
+  bool common(const Field& f, Node& node) const;
 
   const std::string& path_;
   uint64_t record_ = 0, offset_ = 0;
-  bool has_metadata_ = false;
-  bool confirmed_ = false;  // a record has shown that the file is 0.0.4
+  Evidence seen_;
 };
-
-std::string shortened(std::string_view text) {
-  std::string out;
-  for (const char c : text.substr(0, 40)) out += c >= 0x20 && c < 0x7f ? c : '?';
-  return text.size() > 40 ? out + "..." : out;
-}
-
-void Decoder::bad_attribute(const Attribute& attr, const Node& node, const std::string& why) const {
-  throw UserError(
-      SourcePos{path_, 0},
-      "node " + std::to_string(node.id) + ": attribute " + shortened(attr.name) + " " + why,
-      "write it as a whole number");
-}
-
-std::optional<int64_t> Decoder::whole_number(const Attribute& attr, Node& node) const {
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-  const auto note = [&](const std::string& kind) {
-    node.notes.push_back("attribute " + std::string(attr.name) + " is given as " + kind +
-                         " instead of an integer; converted");
-  };
-  const Value& v = attr.value;
-  switch (v.kind) {
-    case Value::kSigned:
-      return v.number;
-    case Value::kUnsigned:
-      if (v.bits > static_cast<uint64_t>(kMax)) {
-        // A tag is only compared, so that any bit pattern will do.
-        if (attr.name != "comm_tag") bad_attribute(attr, node, "exceeds 2^63 - 1");
-      }
-      return static_cast<int64_t>(v.bits);
-    case Value::kBool:
-      note("a bool");
-      return v.number;
-    case Value::kReal: {
-      constexpr double kLimit = 9223372036854775808.0;  // 2^63
-      if (!(v.real >= -kLimit && v.real < kLimit) || v.real != std::floor(v.real)) {
-        bad_attribute(attr, node, "is " + std::to_string(v.real) + ", not a whole number");
-      }
-      note("a floating-point number");
-      return static_cast<int64_t>(v.real);
-    }
-    case Value::kText: {
-      if (attr.name == "comm_type") {
-        if (const auto type = parse_comm_type(v.text)) {
-          note("the string \"" + std::string(v.text) + "\"");
-          return type;
-        }
-      }
-      int64_t number = 0;
-      const char* end = v.text.data() + v.text.size();
-      const auto [ptr, ec] = std::from_chars(v.text.data(), end, number);
-      if (ec != std::errc() || ptr != end || v.text.empty()) {
-        bad_attribute(attr, node, "is the string \"" + shortened(v.text) + "\"");
-      }
-      note("the string \"" + shortened(v.text) + "\"");
-      return number;
-    }
-    case Value::kNone:
-      return std::nullopt;
-    case Value::kBoolList:
-    case Value::kOther:
-      break;
-  }
-  bad_attribute(attr, node, "is a list");
-}
-
-std::optional<std::string> Decoder::group_name(const Attribute& attr, Node& node) const {
-  if (attr.value.kind == Value::kNone) return std::nullopt;
-  if (attr.value.kind == Value::kText) return std::string(attr.value.text);
-  Node scratch;  // its note says "instead of an integer", which would be wrong here
-  scratch.id = node.id;
-  const std::optional<int64_t> number = whole_number(attr, scratch);
-  if (attr.name == "pg_name") {
-    node.notes.emplace_back(
-        "attribute pg_name is given as a number instead of a string; converted");
-  }
-  return std::to_string(*number);
-}
-
-void Decoder::apply(const Attribute& attr, Node& node,
-                    std::optional<std::string>& comm_group) const {
-  const std::string_view name = attr.name;
-  const auto number = [&](std::optional<int64_t>& field) {
-    if (const auto value = whole_number(attr, node)) field = value;
-  };
-  if (name == "num_ops") {
-    number(node.num_ops);
-  } else if (name == "tensor_size") {
-    number(node.tensor_size);
-  } else if (name == "comm_type") {
-    number(node.comm_type);
-  } else if (name == "comm_size") {
-    number(node.comm_size);
-  } else if (name == "comm_src") {
-    number(node.comm_src);
-  } else if (name == "comm_dst") {
-    number(node.comm_dst);
-  } else if (name == "comm_tag") {
-    number(node.comm_tag);
-  } else if (name == "stream") {
-    number(node.stream);
-  } else if (name == "is_cpu_op") {
-    if (attr.value.kind == Value::kBool) {
-      node.is_cpu_op = attr.value.number != 0;
-    } else if (attr.value.kind == Value::kText &&
-               (attr.value.text == "true" || attr.value.text == "false")) {
-      node.is_cpu_op = attr.value.text == "true";
-      node.notes.emplace_back("attribute is_cpu_op is given as a string; converted");
-    } else if (const auto value = whole_number(attr, node)) {
-      node.is_cpu_op = *value != 0;
-    }
-  } else if (name == "pg_name") {
-    if (auto group = group_name(attr, node)) node.pg_name = std::move(group);
-  } else if (name == "comm_group") {  // older STAGE
-    comm_group = group_name(attr, node);
-  }
-}
 
 bool Decoder::read_ids(const Field& f, std::vector<uint64_t>& ids) {
   if (f.wire == kVarint) {
@@ -450,98 +407,280 @@ bool Decoder::read_ids(const Field& f, std::vector<uint64_t>& ids) {
   return true;
 }
 
-Node Decoder::node(std::string_view bytes) {
-  Node node;
-  std::optional<std::string> comm_group;
-  std::string_view inputs;
-  std::vector<Attribute> attributes;
-  bool zero_id = false;
-  bool plain_parent = false;
-  bool narrows_dimensions = false;
-  Dialect old = Dialect::unknown;
-  // In the old schemas these numbers hold other things, so that what looks malformed is reported
-  // only once the schema is known.
-  std::string problem;
-
+void Decoder::look(std::string_view bytes) {
+  if (seen_.dialect == Dialect::v004 || seen_.dialect == Dialect::v001) return;
+  unsigned old = kAnyOld;
+  bool old_attributes = false;
+  bool new_attribute = false;
+  bool packed = false;
+  bool flat = false;
   Message message(bytes);
   Field f;
   while (message.next(f)) {
+    const bool varint = f.wire == kVarint;
     switch (f.number) {
       case 1:
-        if (f.wire != kVarint) fail("is not a node (field 1, the id, is not a number)");
-        node.id = f.value;
-        zero_id = f.value == 0;
-        break;
-      case 2:
-        if (f.wire != kBytes) fail("is not a node (field 2, the name, is not a string)");
-        node.name.assign(f.bytes);
+        seen_.proto2 = seen_.proto2 || (varint && f.value == 0);
         break;
       case 3:
-        if (f.wire != kVarint) fail("is not a node (field 3, the type, is not a number)");
-        node.type = static_cast<NodeType>(std::min<uint64_t>(f.value, 255));
+        seen_.late_type = seen_.late_type || (varint && f.value == 7);
         break;
       case 4:
-        if (!read_ids(f, node.ctrl_deps)) problem = "has a malformed list of control dependencies";
-        if (f.wire == kVarint) plain_parent = true;
-        if (f.wire == kBytes) confirmed_ = true;
-        break;
-      case 5:
-        if (!read_ids(f, node.data_deps)) problem = "has a malformed list of data dependencies";
+        packed = packed || f.wire == kBytes;
+        seen_.proto2 = seen_.proto2 || varint;
         break;
       case 6:
+      case 7:
+        seen_.early_field = seen_.early_field || varint;
+        break;
+      case 8:
+      case 9:
+        flat = flat || varint;
+        break;
+      case 10:
+        if (f.wire == kBytes) {
+          const auto attr = decode_attribute(f.bytes);
+          new_attribute = new_attribute || (attr && !attr->name.empty() && printable(attr->name));
+        }
+        flat = flat || varint;
+        break;
+      case 11:
+        if (f.wire == kBytes) {
+          if (const unsigned possible = old_attribute(f.bytes); possible != kNoOld) {
+            old_attributes = true;
+            old &= possible;
+          }
+        }
+        flat = flat || varint;
+        break;
+      default:
+        flat = flat || (varint && f.number >= 12 && f.number <= 20);
+        break;
+    }
+  }
+  if (seen_.old_attributes) {
+    // Decided among the old ones, perhaps not yet which.
+    if (old_attributes) {
+      seen_.old &= old;
+      decide_old();
+    }
+    return;
+  }
+  if (new_attribute) {
+    seen_.dialect = Dialect::v004;
+  } else if (old_attributes) {
+    seen_.old_attributes = true;
+    seen_.old = old;
+    decide_old();
+  } else if (flat && !seen_.metadata) {
+    seen_.dialect = Dialect::v001;
+  } else if (packed || (seen_.metadata && (flat || seen_.early_field))) {
+    seen_.dialect = Dialect::v004;
+  }
+}
+
+void Decoder::decide_at_end() {
+  if (decided()) return;
+  if (seen_.old_attributes) {
+    // Only 0.0.2 and 0.0.3 are left, and nothing tells them apart.
+    seen_.dialect = Dialect::v003;
+  } else if (seen_.metadata || seen_.late_type) {
+    seen_.dialect = Dialect::v004;
+  } else {
+    seen_.dialect = seen_.proto2 || seen_.early_field ? Dialect::v001 : Dialect::v004;
+  }
+}
+
+/// METADATA came in between: types of 0.0.1 and 0.0.2 are one lower.
+NodeType Decoder::node_type(uint64_t number) const {
+  const bool early = seen_.dialect == Dialect::v001 || seen_.dialect == Dialect::v002;
+  if (early && number > 0) number = number > 6 ? 255 : number + 1;
+  return static_cast<NodeType>(std::min<uint64_t>(number, 255));
+}
+
+/// Fields 1 to 3, which all dialects share.
+bool Decoder::common(const Field& f, Node& node) const {
+  switch (f.number) {
+    case 1:
+      if (f.wire != kVarint) fail("is not a node (field 1, the id, is not a number)");
+      node.id = f.value;
+      return true;
+    case 2:
+      if (f.wire != kBytes) fail("is not a node (field 2, the name, is not a string)");
+      node.name.assign(f.bytes);
+      return true;
+    case 3:
+      if (f.wire != kVarint) fail("is not a node (field 3, the type, is not a number)");
+      node.type = node_type(f.value);
+      return true;
+    default:
+      return false;
+  }
+}
+
+Node Decoder::node(std::string_view bytes) {
+  switch (seen_.dialect) {
+    case Dialect::v001:
+      return node_001(bytes);
+    case Dialect::v002:
+    case Dialect::v003:
+      return node_002(bytes);
+    default:
+      return node_004(bytes);
+  }
+}
+
+Node Decoder::node_001(std::string_view bytes) {
+  Node node;
+  std::optional<uint64_t> comm_type;
+  std::optional<uint64_t> communicator;
+  std::optional<uint64_t> location;
+  bool some_dim_off = false;
+  Message message(bytes);
+  Field f;
+  while (message.next(f)) {
+    if (common(f, node)) continue;
+    if (f.number == 4) {
+      if (!read_ids(f, node.data_deps)) fail("has a malformed list of parents");
+    } else if (f.number == 14) {
+      some_dim_off = some_dim_off || (f.wire == kVarint && f.value == 0) ||
+                     (f.wire == kBytes && f.bytes.find('\0') != std::string_view::npos);
+    } else if (f.wire == kVarint) {
+      switch (f.number) {
+        case 5:
+          location = f.value;
+          break;
+        case 7:
+          node.duration_us = f.value;
+          break;
+        case 13:
+          comm_type = f.value;
+          break;
+        case 15:
+          communicator = f.value;
+          break;
+        default:
+          break;
+      }
+    }
+  }
+  if (!message.ok()) fail("is malformed");
+
+  NodeAttributes attributes(SourcePos{path_, 0}, node, CommNumbers::v001);
+  const bool comm = node.type == NodeType::comm_coll || node.type == NodeType::comm_send ||
+                    node.type == NodeType::comm_recv;
+  Message again(bytes);
+  while (again.next(f)) {
+    if (f.wire != kVarint) continue;
+    const Value value = Value::of_unsigned(f.value);
+    switch (f.number) {
+      case 6:
+        attributes.apply({"tensor_size", value});
+        break;
+      case 12:
+        attributes.apply({"num_ops", value});
+        break;
+      case 16:
+        attributes.apply({"comm_src", value});
+        break;
+      case 17:
+        attributes.apply({"comm_dst", value});
+        break;
+      case 18:
+        attributes.apply({"comm_size", value});
+        break;
+      case 19:
+        attributes.apply({"comm_tag", value});
+        break;
+      default:
+        break;
+    }
+  }
+  // 0 means "none" here.
+  if (comm_type.value_or(0) != 0 && comm) {
+    attributes.apply({"comm_type", Value::of_unsigned(*comm_type)});
+  }
+  if (communicator && comm) attributes.apply({"comm_group", Value::of_unsigned(*communicator)});
+  if (some_dim_off) {
+    Value dims = Value::of_list(Value::kBoolList);
+    dims.number = 1;
+    attributes.apply({"involved_dim", dims});
+  }
+  const bool memory = node.type == NodeType::mem_load || node.type == NodeType::mem_store;
+  if (memory && location == 1U) {
+    node.notes.emplace_back(
+        "tensor_loc says local memory; later schemas have no such mark, it is ignored");
+  }
+  attributes.finish();
+  return node;
+}
+
+Node Decoder::node_002(std::string_view bytes) {
+  Node node;
+  std::vector<std::string_view> encoded;
+  Message message(bytes);
+  Field f;
+  while (message.next(f)) {
+    if (common(f, node)) continue;
+    if (f.number == 4 && !read_ids(f, node.data_deps)) fail("has a malformed list of parents");
+    if (f.number == 5 && f.wire == kBytes) node.inputs.assign(f.bytes);
+    if (f.number == 11 && f.wire == kBytes) encoded.push_back(f.bytes);
+  }
+  if (!message.ok()) fail("is malformed");
+  if (node.type != NodeType::metadata) node.inputs.clear();
+  const unsigned schema = seen_.dialect == Dialect::v002 ? k002
+                          : (seen_.old & k003) != 0      ? k003
+                                                         : k003Uint;
+  NodeAttributes attributes(SourcePos{path_, 0}, node, CommNumbers::v002_v003);
+  for (const std::string_view one : encoded) {
+    if (old_attribute(one) == kNoOld) fail("has a malformed attribute");
+    const OldAttribute attr = decode_old_attribute(one, schema);
+    if (attr.wrong_type) {
+      node.notes.push_back("attribute " + std::string(attr.name) +
+                           " declares another type than its value has; the value counts");
+    }
+    attributes.apply(attr);
+  }
+  attributes.finish();
+  return node;
+}
+
+Node Decoder::node_004(std::string_view bytes) {
+  Node node;
+  std::string_view inputs;
+  std::vector<Attribute> encoded;
+  Message message(bytes);
+  Field f;
+  while (message.next(f)) {
+    if (common(f, node)) continue;
+    switch (f.number) {
+      case 4:
+        if (!read_ids(f, node.ctrl_deps)) fail("has a malformed list of control dependencies");
+        break;
+      case 5:
+        if (!read_ids(f, node.data_deps)) fail("has a malformed list of data dependencies");
         break;
       case 7:
         if (f.wire == kVarint) node.duration_us = f.value;
         break;
       case 8:
-        if (f.wire == kBytes) {
-          inputs = f.bytes;
-        } else if (f.wire == kVarint) {
-          old = Dialect::v001;
-        }
+        if (f.wire == kBytes) inputs = f.bytes;
         break;
       case 10:
         if (f.wire == kBytes) {
-          if (auto attr = decode_attribute(f.bytes)) {
-            if (!attr->name.empty()) confirmed_ = true;
-            attributes.push_back(*attr);
-          } else {
-            problem = "has a malformed attribute";
-          }
-          break;
+          const auto attr = decode_attribute(f.bytes);
+          if (!attr) fail("has a malformed attribute");
+          encoded.push_back(*attr);
         }
-        [[fallthrough]];
+        break;
       default:
-        if (f.wire == kBytes && f.number == 11 && old == Dialect::unknown) {
-          old = old_attribute(f.bytes);
-        } else if (f.wire == kVarint && f.number <= 20) {
-          old = Dialect::v001;
-        }
         break;
     }
   }
-  if (!confirmed_) {
-    if (old == Dialect::v001) refuse("0.0.1");
-    if (old == Dialect::v002) refuse("0.0.2");
-    if (old == Dialect::v003) refuse("0.0.3");
-    // proto2 writes zeros, and parents one by one; proto3 does neither. Metadata came after 0.0.2.
-    if (!has_metadata_ && message.ok() && (zero_id || plain_parent)) refuse("0.0.1");
-  }
   if (!message.ok()) fail("is malformed");
-  if (!problem.empty()) fail(problem);
-
-  for (const Attribute& attr : attributes) {
-    apply(attr, node, comm_group);
-    if (attr.name == "involved_dim" && attr.value.kind == Value::kBoolList) {
-      narrows_dimensions = any_false(attr.value.text);
-    }
-  }
-  if (!node.pg_name && comm_group) node.pg_name = std::move(comm_group);
-  if (narrows_dimensions && node.type == NodeType::comm_coll && !node.pg_name) {
-    node.notes.emplace_back(
-        "attribute involved_dim selects topology dimensions; ignored, the collective runs over all "
-        "ranks");
-  }
+  NodeAttributes attributes(SourcePos{path_, 0}, node, CommNumbers::v004);
+  for (const Attribute& attr : encoded) attributes.apply(attr);
+  attributes.finish();
   if (node.type == NodeType::metadata && !inputs.empty()) {
     Message info(inputs);
     while (info.next(f)) {
@@ -558,7 +697,7 @@ Node Decoder::node(std::string_view bytes) {
 /// promises.
 class Framing {
  public:
-  explicit Framing(const std::string& path) : path_(path), source_(path) {}
+  Framing(const std::string& path, ByteSource& source) : path_(path), source_(source) {}
 
   /// False at a proper end of the file.
   bool next() {
@@ -619,7 +758,7 @@ class Framing {
   }
 
   const std::string& path_;
-  ByteSource source_;
+  ByteSource& source_;
   std::string buffer_;
   uint64_t record_ = 0, offset_ = 0, position_ = 0;
   int empty_run_ = 0;
@@ -706,17 +845,49 @@ const char* node_type_name(NodeType type) {
 void read_file(const std::string& path, FileHeader& header,
                const std::function<void(Node&&)>& on_node) {
   header = {};
-  Framing framing(path);
+  ByteSource source(path);
+  if (source.looks_like_json()) {
+    read_json(path, source, header, on_node);
+    return;
+  }
+  Framing framing(path, source);
   Decoder decoder(path);
   if (!framing.next()) {
     throw UserError(SourcePos{path, 0}, "the file is empty", "write the trace again");
   }
   decoder.at(framing.record(), framing.offset());
-  if (!decoder.first_is_metadata(framing.bytes(), header)) on_node(decoder.node(framing.bytes()));
-  while (framing.next()) {
+  bool more = !decoder.first_is_metadata(framing.bytes(), header) || framing.next();
+
+  // Types of nodes depend on the dialect, and the first nodes need not show it.
+  struct Waiting {
+    uint64_t record, offset;
+    std::string bytes;
+  };
+  std::vector<Waiting> waiting;
+  size_t waiting_bytes = 0;
+  const auto decode_waiting = [&] {
+    decoder.decide_at_end();
+    for (const Waiting& w : waiting) {
+      decoder.at(w.record, w.offset);
+      on_node(decoder.node(w.bytes));
+    }
+    waiting = {};
+  };
+  for (; more; more = framing.next()) {
+    decoder.at(framing.record(), framing.offset());
+    const bool decided_before = decoder.decided();
+    decoder.look(framing.bytes());
+    if (!decoder.decided() && waiting_bytes < kMaxUndecidedBytes) {
+      waiting.push_back({framing.record(), framing.offset(), std::string(framing.bytes())});
+      waiting_bytes += framing.bytes().size() + sizeof(Waiting);
+      continue;
+    }
+    if (!decided_before) decode_waiting();
     decoder.at(framing.record(), framing.offset());
     on_node(decoder.node(framing.bytes()));
   }
+  decode_waiting();
+  header.dialect = decoder.dialect_name();
 }
 
 RankTrace read_rank(const std::string& path) {
@@ -736,6 +907,7 @@ RankTrace read_rank(const std::string& path) {
   });
   trace.version = header.version;
   trace.schema = header.schema;
+  trace.dialect = header.dialect;
   return trace;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A Chakra execution trace as read: one rank, nodes in file order, nothing repaired yet.
-// Schema: chakra/et_def.proto (field numbers of MLCommons Chakra 0.0.4).
+// Whatever the file's dialect, node types and collectives are those of chakra/et_def.proto
+// (MLCommons Chakra 0.0.4).
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,7 @@ struct Node {
   std::optional<int64_t> comm_src, comm_dst, comm_tag;
   std::optional<std::string> pg_name;  ///< process group; "1.0" is kept as written
   std::optional<int64_t> stream;       ///< CUDA stream of a kernel
+  std::optional<int64_t> tid;          ///< thread; in old conversions the stream of a kernel
   std::string inputs;                  ///< inputs.values, kept for METADATA nodes only
   std::vector<std::string> notes;      ///< oddities met while reading, for the validator
 };
@@ -55,6 +57,7 @@ struct RankTrace {
   std::string file;
   std::string version;  ///< as written in the first record
   std::string schema;   ///< metadata attribute "schema", e.g. "symbolic_tensor_network" (STAGE)
+  std::string dialect;  ///< encoding that was found: "0.0.1", "0.0.3+uint", "0.0.4", "STAGE JSON"
   std::vector<Node> nodes;
   std::vector<ProcessGroup> groups;  ///< from METADATA nodes
 };

@@ -27,6 +27,7 @@ constexpr std::string_view kRankMark = "{rank}";
 struct RankedName {
   std::string prefix;
   uint32_t rank = 0;
+  bool json = false;
 };
 
 bool is_digits(std::string_view text) {
@@ -41,14 +42,20 @@ bool strip(std::string_view& text, std::string_view suffix) {
   return true;
 }
 
+bool is_group_file(std::string_view name) {
+  return name.find("comm_group") != std::string_view::npos && name.ends_with(".json");
+}
+
 /// "llama.12.et.gz" is rank 12 of "llama".
 std::optional<RankedName> parse_name(std::string_view name) {
+  if (is_group_file(name)) return std::nullopt;
   strip(name, ".gz");
-  if (!strip(name, ".et")) return std::nullopt;
+  const bool json = strip(name, ".json");
+  if (!json && !strip(name, ".et") && !strip(name, ".eg")) return std::nullopt;
   const size_t dot = name.rfind('.');
   if (dot == std::string_view::npos || !is_digits(name.substr(dot + 1))) return std::nullopt;
   return RankedName{std::string(name.substr(0, dot)),
-                    static_cast<uint32_t>(std::stoul(std::string(name.substr(dot + 1))))};
+                    static_cast<uint32_t>(std::stoul(std::string(name.substr(dot + 1)))), json};
 }
 
 struct Listing {
@@ -140,20 +147,33 @@ std::vector<std::string> by_pattern(const std::string& where) {
                   "check the folder and the name");
 }
 
-/// All sets of a folder: prefix to (rank, file name).
-std::map<std::string, std::vector<std::pair<uint32_t, std::string>>> sets_of(
-    const Listing& listing) {
-  std::map<std::string, std::vector<std::pair<uint32_t, std::string>>> sets;
+using Sets = std::map<std::string, std::vector<std::pair<uint32_t, std::string>>>;
+
+/// All sets of a folder: prefix to (rank, file name). JSON beside binary files of one prefix is the
+/// same trace once more, or something else: a pattern with {rank} asks for it.
+Sets sets_of(const Listing& listing) {
+  Sets binary;
+  Sets json;
   for (const std::string& file : listing.files) {
-    if (const auto ranked = parse_name(file)) sets[ranked->prefix].emplace_back(ranked->rank, file);
+    if (const auto ranked = parse_name(file)) {
+      (ranked->json ? json : binary)[ranked->prefix].emplace_back(ranked->rank, file);
+    }
   }
-  return sets;
+  binary.merge(json);
+  return binary;
+}
+
+bool all_json(const Sets::mapped_type& files) {
+  return std::all_of(files.begin(), files.end(),
+                     [](const auto& file) { return parse_name(file.second)->json; });
 }
 
 [[noreturn]] void nothing_in_folder(const std::string& where, const Listing& listing) {
   std::vector<std::string> unranked;
   for (const std::string& file : listing.files) {
-    if (file.ends_with(".et") || file.ends_with(".et.gz")) unranked.push_back(file);
+    for (const char* ending : {".et", ".et.gz", ".eg", ".eg.gz"}) {
+      if (file.ends_with(ending)) unranked.push_back(file);
+    }
   }
   if (!unranked.empty()) {
     throw UserError(SourcePos{where, 0},
@@ -161,30 +181,44 @@ std::map<std::string, std::vector<std::pair<uint32_t, std::string>>> sets_of(
                     "rename them, rank 0 first, for example to trace.0.et");
   }
   if (!listing.folders.empty()) {
-    throw UserError(
-        SourcePos{where, 0},
-        "the folder holds no *.et or *.et.gz itself, only folders: " + some_of(listing.folders),
-        "name the one that holds the trace set");
+    throw UserError(SourcePos{where, 0},
+                    "the folder holds no *.et, *.eg or *.json trace itself, only folders: " +
+                        some_of(listing.folders),
+                    "name the one that holds the trace set");
   }
-  throw UserError(SourcePos{where, 0}, "the folder holds no *.et or *.et.gz",
+  throw UserError(SourcePos{where, 0}, "the folder holds no *.et, *.eg or *.json trace",
                   "name a folder with {prefix}.{rank}.et files");
 }
 
-std::string find_group_file(const fs::path& folder) {
+/// A file, a pattern with {rank} when every rank has its own, or "".
+std::string find_group_file(const fs::path& folder, size_t ranks) {
   const fs::path usual = folder / "comm_group.json";
   std::error_code ec;
   if (fs::is_regular_file(usual, ec)) return usual.string();
   std::vector<std::string> found;
   for (const std::string& file : list(folder).files) {
-    if (file.find("comm_group") != std::string::npos && file.ends_with(".json")) {
-      found.push_back(file);
-    }
+    if (is_group_file(file)) found.push_back(file);
   }
   if (found.size() > 1) {
+    // "comm_group.0.json", "run_comm_group_0.json": the number before the ending is the rank.
+    std::set<std::string> patterns;
+    for (const std::string& file : found) {
+      std::string_view stem = file;
+      strip(stem, ".json");
+      const size_t digits = stem.find_last_not_of("0123456789") + 1;
+      patterns.insert(is_digits(stem.substr(digits))
+                          ? std::string(stem.substr(0, digits)) + "{rank}.json"
+                          : file);
+    }
+    if (patterns.size() == 1 && found.size() == ranks) return (folder / *patterns.begin()).string();
     throw UserError(SourcePos{folder.string(), 0}, "several group files: " + some_of(found),
                     "say which one to use");
   }
   return found.empty() ? std::string() : (folder / found[0]).string();
+}
+
+std::string with_rank(std::string pattern, size_t rank) {
+  return pattern.replace(pattern.find(kRankMark), kRankMark.size(), std::to_string(rank));
 }
 
 }  // namespace
@@ -197,7 +231,11 @@ std::vector<std::string> find_rank_files(const std::string& where) {
   std::error_code ec;
   if (fs::is_directory(path, ec)) {
     const Listing listing = list(path);
-    const auto sets = sets_of(listing);
+    Sets sets = sets_of(listing);
+    // Likewise for a folder: binary files are what it is about.
+    if (!std::all_of(sets.begin(), sets.end(), [](const auto& s) { return all_json(s.second); })) {
+      std::erase_if(sets, [](const auto& s) { return all_json(s.second); });
+    }
     if (sets.size() == 1) return in_rank_order(where, path, sets.begin()->second);
     if (sets.size() > 1) {
       std::vector<std::string> prefixes;
@@ -231,7 +269,7 @@ std::vector<std::string> find_rank_files(const std::string& where) {
     std::vector<std::string> prefixes;
     for (const auto& [prefix, files] : sets) prefixes.push_back(prefix);
     throw UserError(SourcePos{where, 0},
-                    "no file " + path.filename().string() + ".{rank}.et or .et.gz",
+                    "no file " + path.filename().string() + ".{rank}.et, .eg or .json, also .gz",
                     prefixes.empty() ? "check the path" : "the folder holds " + some_of(prefixes));
   }
   return in_rank_order(where, folder, it->second);
@@ -301,15 +339,19 @@ std::vector<ProcessGroup> read_group_file(const std::string& path) {
 TraceSet read_set(const std::string& where, const std::string& group_file) {
   TraceSet set;
   const std::vector<std::string> files = find_rank_files(where);
-  set.group_file = group_file.empty() ? find_group_file(folder_of(files[0])) : group_file;
-  if (!set.group_file.empty()) set.groups = read_group_file(set.group_file);
+  set.group_file =
+      group_file.empty() ? find_group_file(folder_of(files[0]), files.size()) : group_file;
+  const bool one_each = set.group_file.find(kRankMark) != std::string::npos;
+  if (!set.group_file.empty() && !one_each) set.groups = read_group_file(set.group_file);
   set.ranks.reserve(files.size());
   for (const std::string& file : files) set.ranks.push_back(read_rank(file));
-  if (set.group_file.empty()) {
+  if (set.group_file.empty() || one_each) {
     // Every rank lists the groups that it knows; a name alone does not identify one.
     std::set<std::pair<std::string, std::vector<uint32_t>>> seen;
-    for (const RankTrace& rank : set.ranks) {
-      for (const ProcessGroup& group : rank.groups) {
+    for (size_t rank = 0; rank < files.size(); ++rank) {
+      const auto groups =
+          one_each ? read_group_file(with_rank(set.group_file, rank)) : set.ranks[rank].groups;
+      for (const ProcessGroup& group : groups) {
         if (seen.emplace(group.name, group.ranks).second) set.groups.push_back(group);
       }
     }

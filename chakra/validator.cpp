@@ -205,13 +205,13 @@ class Validation {
       });
     }
     for (const auto& [child, id] : deps.missing_data) {
-      error("missing_data_parent", trace.file, [&] {
+      error("missing_data_parent", trace.file, [&, child = child, id = id] {
         return node(child) + ": data_deps names node " + std::to_string(id) +
                ", which is not in the file; it could never start";
       });
     }
     for (const auto& [child, id] : deps.missing_ctrl) {
-      warn("missing_ctrl_parent", trace.file, [&] {
+      warn("missing_ctrl_parent", trace.file, [&, child = child, id = id] {
         return node(child) + ": ctrl_deps names node " + std::to_string(id) +
                ", which is not in the file; the edge is dropped";
       });
@@ -231,7 +231,7 @@ class Validation {
       });
     }
     for (const auto& [child, parent] : deps.dropped_ctrl) {
-      warn("ctrl_cycle", trace.file, [&] {
+      warn("ctrl_cycle", trace.file, [&, child = child, parent = parent] {
         return node(child) + ": its control dependency on " + node(parent) +
                " closes a cycle; the edge is dropped";
       });
@@ -558,7 +558,8 @@ class Validation {
       }
     }
     for (const auto& [key, lists] : channels) {
-      const auto& [sends, receives] = lists;
+      const auto& sends = lists.first;
+      const auto& receives = lists.second;
       const std::string channel = "from rank " + std::to_string(std::get<0>(key)) + " to rank " +
                                   std::to_string(std::get<1>(key)) + ", tag " +
                                   std::to_string(std::get<2>(key));

@@ -114,6 +114,7 @@ void fill(const std::string& path, const Node& node, proto::Node& message) {
   add_int32(message, "comm_tag", node.comm_tag);
   if (node.pg_name) add(message, "pg_name")->set_string_val(text(*node.pg_name, "pg_name"));
   add_int64(message, "stream", node.stream);
+  add_int64(message, "tid", node.tid);
 }
 
 template <typename MessageType>

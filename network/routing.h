@@ -35,6 +35,10 @@ struct FlowTuple {
   uint16_t src_port = 0, dst_port = 0;
 };
 
+/// UDP ports of queue pairs: the n-th of a pair of hosts sends from base + n.
+inline constexpr uint16_t kSourcePortBase = 10000;
+inline constexpr uint16_t kDestinationPort = 100;
+
 class Routing {
  public:
   Routing(const Topology& topology, RoutingConfig config)

@@ -77,6 +77,8 @@ class Topology {
 /// What a topology kind is built from beside its own parameters.
 struct TopologyRequest {
   uint32_t nodes = 1;          ///< servers
+  bool nodes_auto = false;     ///< the scenario does not say how many: a kind with a size of its
+                               ///< own may fill itself
   uint32_t gpus_per_node = 8;  ///< ranks per server
   uint32_t nics_per_node = 8;
   std::string base_dir;  ///< for relative paths of files

@@ -152,14 +152,15 @@ Topology read_space_format(const std::string& file, const std::vector<std::strin
   const int64_t switches = in.number("number of switches");
   const int64_t n_links = in.number("number of links");
   if (simai) in.word("GPU type");
-  if (nodes < 2 || nodes > 10'000'000 || nvswitches + switches > nodes) {
-    throw UserError(SourcePos{file, 1},
-                    "the header declares " + std::to_string(nodes) + " nodes of which " +
-                        std::to_string(nvswitches + switches) + " switches",
-                    "the number of nodes includes the switches");
+  if (nodes < 2 || nodes > 10'000'000 || nvswitches > nodes || switches > nodes - nvswitches) {
+    throw UserError(
+        SourcePos{file, 1},
+        "the header declares " + std::to_string(nodes) + " nodes of which " +
+            (nvswitches > 0 ? std::to_string(nvswitches) + " NVSwitches and " : std::string()) +
+            std::to_string(switches) + " switches",
+        "the number of nodes includes the switches");
   }
-  std::map<int64_t, NodeKind> kinds;
-  for (int64_t id = 0; id < nodes; ++id) kinds[id] = NodeKind::host;
+  std::map<int64_t, NodeKind> kinds;  // first the switches, which are listed
   auto id_of = [&](const char* what) {
     const SourcePos where = in.pos();
     const int64_t id = in.number(what);
@@ -173,10 +174,9 @@ Topology read_space_format(const std::string& file, const std::vector<std::strin
   const auto declare = [&](const char* what, NodeKind kind) {
     const SourcePos where = in.pos();
     const int64_t id = id_of(what);
-    if (kinds[id] != NodeKind::host) {
+    if (!kinds.emplace(id, kind).second) {
       throw UserError(where, std::string(what) + " " + std::to_string(id) + " is listed twice");
     }
-    kinds[id] = kind;
   };
   for (int64_t i = 0; i < nvswitches; ++i) declare("NVSwitch id", NodeKind::scale_up);
   for (int64_t i = 0; i < switches; ++i) declare("switch id", NodeKind::leaf);
@@ -204,6 +204,14 @@ Topology read_space_format(const std::string& file, const std::vector<std::strin
     throw UserError(in.pos(), "text after the last of " + std::to_string(n_links) + " links",
                     "correct the number of links in line 1");
   }
+  // Before memory is taken for nodes that a header only claims.
+  const int64_t hosts = nodes - nvswitches - switches;
+  if ((hosts + 1) / 2 > n_links) {
+    throw UserError(SourcePos{file, 1}, std::to_string(hosts) + " hosts and " +
+                                            std::to_string(n_links) +
+                                            " links: some host has no link");
+  }
+  for (int64_t id = 0; id < nodes; ++id) kinds.emplace(id, NodeKind::host);
   return build(file, kinds, links, gpus_per_server);
 }
 

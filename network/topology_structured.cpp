@@ -166,6 +166,20 @@ void add_spines(Topology& t, const TopologyRequest& r, const Params& p,
   }
 }
 
+/// GPUs on the leaves in rank order; hosts per leaf `down`. Returns the leaves.
+std::vector<uint32_t> add_leaves(Topology& t, const Params& p, uint32_t hosts, uint32_t down) {
+  std::vector<uint32_t> leaves;
+  const Time delay = p.link_delay("link.delay", "link.length");
+  for (uint32_t first = 0; first < hosts; first += down) {
+    const uint32_t leaf = t.add_node("leaf" + std::to_string(leaves.size()), NodeKind::leaf);
+    leaves.push_back(leaf);
+    for (uint32_t h = first; h < std::min(hosts, first + down); ++h) {
+      t.add_link(h, leaf, p.rate("nic.rate"), delay);
+    }
+  }
+  return leaves;
+}
+
 void check_nics(const TopologyRequest& r) {
   if (r.nics_per_node != r.gpus_per_node) {
     throw UserError(r.pos,
@@ -220,13 +234,7 @@ Topology leaf_spine(const TopologyRequest& r, const Params& p) {
   const uint32_t hosts = r.nodes * r.gpus_per_node;
   auto down = static_cast<uint32_t>(static_cast<double>(radix) * over / (1.0 + over));
   down = std::max(1U, std::min(down, hosts));
-  std::vector<uint32_t> leaves;
-  for (uint32_t first = 0; first < hosts; first += down) {
-    const uint32_t leaf = t.add_node("leaf" + std::to_string(leaves.size()), NodeKind::leaf);
-    leaves.push_back(leaf);
-    for (uint32_t h = first; h < std::min(hosts, first + down); ++h)
-      t.add_link(h, leaf, nic, delay);
-  }
+  const auto leaves = add_leaves(t, p, hosts, down);
   add_spines(t, r, p, leaves, down, nic, delay);
   t.finish();
   return t;
@@ -244,6 +252,138 @@ Topology single_switch(const TopologyRequest& r, const Params& p) {
   t.finish();
   return t;
 }
+
+/// Servers of a fabric whose size is given by its own parameters: all places unless the scenario
+/// says how many.
+TopologyRequest sized(const TopologyRequest& r, uint32_t places, const std::string& what) {
+  TopologyRequest out = r;
+  if (r.nodes_auto && r.nodes * r.gpus_per_node < places) out.nodes = places / r.gpus_per_node;
+  if (out.nodes == 0) out.nodes = 1;
+  if (out.nodes * r.gpus_per_node > places) {
+    throw UserError(r.pos,
+                    what + " has " + std::to_string(places) + " places, " +
+                        std::to_string(out.nodes) + " nodes x " + std::to_string(r.gpus_per_node) +
+                        " GPUs need " + std::to_string(out.nodes * r.gpus_per_node),
+                    "enlarge the fabric or lower cluster.nodes");
+  }
+  return out;
+}
+
+Topology fat_tree(const TopologyRequest& request, const Params& p) {
+  check_nics(request);
+  const auto k = static_cast<uint32_t>(p.integer("k"));
+  if (k % 2 != 0) throw UserError(p.origin("k").pos, "k must be even, not " + std::to_string(k));
+  const uint32_t half = k / 2;
+  const TopologyRequest r =
+      sized(request, k * half * half, "a fat-tree of k = " + std::to_string(k));
+  Topology t;
+  add_servers(t, r, p);
+  const Rate nic = p.rate("nic.rate");
+  const Rate rate = rate_or(p, "link.rate", nic);
+  const Time delay = p.link_delay("link.delay", "link.length");
+  const uint32_t hosts = r.nodes * r.gpus_per_node;
+  std::vector<uint32_t> edge;
+  std::vector<uint32_t> aggregation;
+  std::vector<uint32_t> core;
+  for (uint32_t i = 0; i < k * half; ++i) {
+    edge.push_back(t.add_node("edge" + std::to_string(i), NodeKind::leaf));
+  }
+  for (uint32_t i = 0; i < k * half; ++i) {
+    aggregation.push_back(t.add_node("aggregation" + std::to_string(i), NodeKind::spine));
+  }
+  for (uint32_t i = 0; i < half * half; ++i) {
+    core.push_back(t.add_node("core" + std::to_string(i), NodeKind::spine));
+  }
+  for (uint32_t h = 0; h < hosts; ++h) t.add_link(h, edge[h / half], nic, delay);
+  for (uint32_t pod = 0; pod < k; ++pod) {
+    for (uint32_t e = 0; e < half; ++e) {
+      for (uint32_t a = 0; a < half; ++a) {
+        t.add_link(edge[pod * half + e], aggregation[pod * half + a], rate, delay);
+      }
+    }
+    for (uint32_t a = 0; a < half; ++a) {
+      for (uint32_t c = 0; c < half; ++c) {
+        t.add_link(aggregation[pod * half + a], core[a * half + c], rate, delay);
+      }
+    }
+  }
+  t.finish();
+  return t;
+}
+
+Topology clos3(const TopologyRequest& request, const Params& p) {
+  check_nics(request);
+  const auto pods = static_cast<uint32_t>(p.integer("pods"));
+  const auto leaves_per_pod = static_cast<uint32_t>(p.integer("leaves_per_pod"));
+  const auto spines_per_pod = static_cast<uint32_t>(p.integer("spines_per_pod"));
+  const auto cores_per_plane = static_cast<uint32_t>(p.integer("cores_per_spine"));
+  const auto down = static_cast<uint32_t>(p.integer("hosts_per_leaf"));
+  const TopologyRequest r = sized(request, pods * leaves_per_pod * down, "this Clos");
+  Topology t;
+  add_servers(t, r, p);
+  const Rate rate = rate_or(p, "link.rate", p.rate("nic.rate"));
+  const Time delay = p.link_delay("link.delay", "link.length");
+  const auto leaves = add_leaves(t, p, r.nodes * r.gpus_per_node, down);
+  std::vector<uint32_t> cores;
+  std::vector<uint32_t> spines;
+  for (uint32_t i = 0; i < pods * spines_per_pod; ++i) {
+    spines.push_back(t.add_node("spine" + std::to_string(i), NodeKind::spine));
+  }
+  for (uint32_t i = 0; i < spines_per_pod * cores_per_plane; ++i) {
+    cores.push_back(t.add_node("core" + std::to_string(i), NodeKind::spine));
+  }
+  for (uint32_t l = 0; l < leaves.size(); ++l) {
+    for (uint32_t s = 0; s < spines_per_pod; ++s) {
+      t.add_link(leaves[l], spines[l / leaves_per_pod * spines_per_pod + s], rate, delay);
+    }
+  }
+  // Spine s of every pod meets the cores of plane s.
+  for (uint32_t i = 0; i < spines.size(); ++i) {
+    for (uint32_t c = 0; c < cores_per_plane; ++c) {
+      t.add_link(spines[i], cores[i % spines_per_pod * cores_per_plane + c], rate, delay);
+    }
+  }
+  t.finish();
+  return t;
+}
+
+const RegisterModel<TopologyFactory> kFatTree{
+    {"topology", "fat-tree",
+     "k-ary fat-tree: k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 cores, k^3/4 hosts "
+     "filled in rank order.",
+     "Al-Fares et al., SIGCOMM'08",
+     with(with({{"k", ParamType::integer, "8", "4", "128", {}, "ports of every switch; even", ""}},
+               kCable),
+          kScaleUp)},
+    fat_tree};
+
+const RegisterModel<TopologyFactory> kClos3{
+    {"topology", "clos3",
+     "Three tiers: leaves and spines in pods, spine s of every pod connected to the cores of plane "
+     "s.",
+     "three-tier Clos",
+     with(with({{"pods", ParamType::integer, "4", "1", "1024", {}, "pods", ""},
+                {"leaves_per_pod", ParamType::integer, "4", "1", "1024", {}, "leaves of a pod", ""},
+                {"hosts_per_leaf", ParamType::integer, "8", "1", "1024", {}, "NICs on a leaf", ""},
+                {"spines_per_pod",
+                 ParamType::integer,
+                 "4",
+                 "1",
+                 "1024",
+                 {},
+                 "spines of a pod; every leaf has one link to each",
+                 ""},
+                {"cores_per_spine",
+                 ParamType::integer,
+                 "4",
+                 "1",
+                 "1024",
+                 {},
+                 "cores that a spine has one link to each",
+                 ""}},
+               kCable),
+          kScaleUp)},
+    clos3};
 
 const RegisterModel<TopologyFactory> kRail{
     {"topology", "rail-optimized",

@@ -27,6 +27,12 @@ struct CollectiveRequest {
   Placement placement;
 };
 
+/// Bytes of a call as algorithms see it: a barrier is an all-reduce of one word per member,
+/// whatever size the trace gives it. Zero: nothing moves.
+inline int64_t request_bytes(CollectiveKind kind, int64_t bytes, size_t members) {
+  return kind == CollectiveKind::barrier ? 4 * static_cast<int64_t>(members) : bytes;
+}
+
 /// A message of a collective between two members (indices into the communicator).
 struct CollectiveSend {
   uint32_t src = 0, dst = 0;

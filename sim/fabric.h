@@ -63,6 +63,21 @@ struct LinkRecord {
   uint64_t drops = 0;
 };
 
+/// Time series of links in windows [k * window, (k + 1) * window). A window that is missing carried
+/// nothing, was not paused, and its queue stayed as at the end of the row before (0 at first).
+struct LinkSeries {
+  struct Row {
+    int64_t window = 0;           ///< k
+    int64_t bytes = 0;            ///< sent in it, headers included
+    int64_t queue_bytes = 0;      ///< egress queue of the data class at its end
+    int64_t queue_max_bytes = 0;  ///< the largest in it
+    int64_t paused_ps = 0;        ///< time in it during which the data class was paused
+  };
+  Time asked;   ///< window asked for; zero: no series was asked for
+  Time window;  ///< window in use; longer where the rows would have become too many
+  std::vector<std::vector<Row>> links;  ///< ascending rows per link, in the order of the links
+};
+
 /// Totals of a run. Everything that is reported is counted, nothing is derived from a model.
 struct FabricTotals {
   uint64_t events = 0;         ///< events executed by the engine

@@ -174,6 +174,12 @@ const Origin& Params::origin(const std::string& name) const {
   return at(name, ParamType::text).origin;
 }
 
+const ParamSpec& Params::spec(const std::string& name) const {
+  const auto it = specs_.find(name);
+  TRAINYARD_ASSERT(it != specs_.end());
+  return it->second;
+}
+
 Time Params::link_delay(const std::string& delay_name, const std::string& length_name) const {
   if (!is_word(delay_name, "auto")) return time(delay_name);
   // Light in fibre and copper alike: about 5 ns per metre (protocols 5.5).

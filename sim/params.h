@@ -69,6 +69,7 @@ class Params {
   [[nodiscard]] Rate rate(const std::string& name) const;
   [[nodiscard]] double length_m(const std::string& name) const;
   [[nodiscard]] const Origin& origin(const std::string& name) const;
+  [[nodiscard]] const ParamSpec& spec(const std::string& name) const;
   [[nodiscard]] const std::vector<std::string>& names() const { return order_; }
   /// Delay of a link described by `delay_name` ("auto" = length x 5 ns/m) and `length_name`.
   [[nodiscard]] Time link_delay(const std::string& delay_name,

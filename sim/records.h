@@ -19,6 +19,9 @@ struct Span {
   std::string name;
   std::string stream;
   Time begin, end;
+  static constexpr uint32_t kNone = 0xffffffffU;
+  uint32_t owner = kNone;  ///< TransferRecord::owner of what it communicates
+  uint32_t last = kNone;   ///< wait: the rank that was waited for
 };
 
 /// Time of one rank, split so that the parts sum to the step:
@@ -50,6 +53,8 @@ struct CollectiveRecord {
   uint64_t transmissions = 0;     ///< link transmissions of its data and ACK packets
   double algbw_gbytes_per_s = 0;  ///< bytes / (finish - start); all-gather: N x bytes
   double busbw_gbytes_per_s = 0;  ///< algbw x the factor of nccl-tests for the kind
+  uint32_t owner = 0;             ///< TransferRecord::owner of its transfers
+  uint32_t last_rank = 0;         ///< the member that arrived last
 };
 
 }  // namespace trainyard

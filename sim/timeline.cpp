@@ -77,6 +77,7 @@ struct Timeline::Collective {
 struct Timeline::Message {
   uint32_t src = 0, dst = 0;
   uint32_t send_op = kNone, recv_op = kNone;
+  uint32_t owner = kNone;  // of its transfer
   Time posted_send, posted_recv, start;
   std::vector<uint64_t> key;
 };
@@ -160,10 +161,12 @@ void Timeline::account(uint32_t rank) {
   }
 }
 
-void Timeline::emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Time end) {
+void Timeline::emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Time end,
+                    uint32_t owner, uint32_t last) {
   if (recorder_ == nullptr || end <= begin) return;
   const OpGraph& g = *ranks_[rank].graph;
-  recorder_->span({rank, kind, g.name_of(op), g.streams[g.ops[op].stream].name, begin, end});
+  recorder_->span(
+      {rank, kind, g.name_of(op), g.streams[g.ops[op].stream].name, begin, end, owner, last});
 }
 
 void Timeline::release(uint32_t rank, uint32_t op) {
@@ -297,11 +300,12 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
     r.first_arrival = now_;
     r.algorithm = "none";
     c.record = r.index;
-    c.owner = static_cast<uint32_t>(owner_names_.size());
+    c.owner = r.owner = static_cast<uint32_t>(owner_names_.size());
     owner_names_.push_back(std::string(collective_name(o.collective)) + " #" +
                            std::to_string(r.index));
-    if (o.bytes > 0) {
-      const CollectiveRequest request{o.collective, o.bytes, &group.members, options_.placement};
+    const int64_t bytes = request_bytes(o.collective, o.bytes, group.members.size());
+    if (bytes > 0) {
+      const CollectiveRequest request{o.collective, bytes, &group.members, options_.placement};
       const CollectiveAlgorithm& algorithm = selector_.choose(request);
       r.algorithm = algorithm.name();
       c.run = algorithm.begin(request);
@@ -330,12 +334,13 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
   } else {
     // The last one is here: everybody's wait ends, the transfer begins.
     records_[c.record].start = now_;
+    records_[c.record].last_rank = rank;
     for (uint32_t m = 0; m < n; ++m) {
       const uint32_t other = group.members[m];
       if (m != member) {
         account(other);
         --ranks_[other].waiting;
-        emit(other, c.op_of[m], Span::Kind::wait, c.arrival[m], now_);
+        emit(other, c.op_of[m], Span::Kind::wait, c.arrival[m], now_, c.owner, rank);
       }
       ++ranks_[other].moving;
     }
@@ -376,7 +381,7 @@ void Timeline::apply(uint32_t index, std::vector<CollectiveSend>& sends,
     const uint32_t rank = members[m];
     account(rank);
     --ranks_[rank].moving;
-    emit(rank, c.op_of[m], Span::Kind::collective, records_[c.record].start, now_);
+    emit(rank, c.op_of[m], Span::Kind::collective, records_[c.record].start, now_, c.owner);
     finished_.emplace_back(rank, c.op_of[m]);
   }
   if (c.done == members.size()) close_collective(index);
@@ -444,9 +449,10 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
     --ranks_[r].waiting;
     ++ranks_[r].moving;
   }
-  emit(m.src, m.send_op, Span::Kind::wait, m.posted_send, now_);
-  emit(m.dst, m.recv_op, Span::Kind::wait, m.posted_recv, now_);
-  if (m.src == m.dst || send.bytes == 0) {
+  if (m.src != m.dst && send.bytes != 0) m.owner = static_cast<uint32_t>(owner_names_.size());
+  emit(m.src, m.send_op, Span::Kind::wait, m.posted_send, now_, m.owner, m.dst);
+  emit(m.dst, m.recv_op, Span::Kind::wait, m.posted_recv, now_, m.owner, m.src);
+  if (m.owner == kNone) {
     message_done(index);
     return;
   }
@@ -455,7 +461,7 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
   t.dst = m.dst;
   t.size = Bytes(send.bytes);
   t.channel = 0xffffffffU;
-  t.owner = static_cast<uint32_t>(owner_names_.size());
+  t.owner = m.owner;
   owner_names_.push_back("send " + ranks_[m.src].graph->name_of(m.send_op));
   const TransferId id = fabric_.start(t, now_);
   TRAINYARD_ASSERT(id == flights_.size());
@@ -468,8 +474,8 @@ void Timeline::message_done(uint32_t index) {
     account(r);
     --ranks_[r].moving;
   }
-  emit(m.src, m.send_op, Span::Kind::send, m.start, now_);
-  emit(m.dst, m.recv_op, Span::Kind::recv, m.start, now_);
+  emit(m.src, m.send_op, Span::Kind::send, m.start, now_, m.owner);
+  emit(m.dst, m.recv_op, Span::Kind::recv, m.start, now_, m.owner);
   finished_.emplace_back(m.src, m.send_op);
   finished_.emplace_back(m.dst, m.recv_op);
   open_messages_.erase(m.key);

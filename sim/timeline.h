@@ -80,7 +80,8 @@ class Timeline {
   void on_completion(const Completion& c);
   void close_collective(uint32_t index);
   void account(uint32_t rank);
-  void emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Time end);
+  void emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Time end,
+            uint32_t owner = Span::kNone, uint32_t last = Span::kNone);
   [[nodiscard]] std::string describe_hang() const;
   [[nodiscard]] std::string op_label(uint32_t rank, uint32_t op) const;
 

@@ -5,7 +5,6 @@
 #include <array>
 #include <charconv>
 #include <optional>
-#include <ranges>
 #include <span>
 #include <string>
 #include <vector>
@@ -131,8 +130,8 @@ std::optional<int64_t> scaled(const Number& n, uint64_t factor) {
   if (n.digits.empty()) return 0;
   std::string product;  // least significant first
   uint64_t carry = 0;
-  for (const char digit : n.digits | std::views::reverse) {
-    carry += static_cast<uint64_t>(digit - '0') * factor;
+  for (auto digit = n.digits.rbegin(); digit != n.digits.rend(); ++digit) {
+    carry += static_cast<uint64_t>(*digit - '0') * factor;
     product += static_cast<char>('0' + carry % 10);
     carry /= 10;
   }

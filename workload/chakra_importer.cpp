@@ -2,9 +2,12 @@
 #include "workload/chakra_importer.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
+#include <queue>
 #include <tuple>
+#include <utility>
 
 #include "chakra/graph.h"
 #include "chakra/groups.h"
@@ -60,9 +63,16 @@ std::vector<std::vector<Unclaimed>> unclaimed_sends(const chakra::TraceSet& set)
 
 class RankImporter {
  public:
-  RankImporter(const chakra::RankTrace& trace, uint32_t rank, int64_t element_bytes,
+  RankImporter(const chakra::RankTrace& trace, uint32_t rank, const ChakraImportOptions& options,
                const chakra::GroupTable& groups, ChakraImport& result)
-      : trace_(trace), rank_(rank), element_(element_bytes), groups_(groups), result_(result) {}
+      : trace_(trace),
+        rank_(rank),
+        element_(result.element_bytes),
+        launch_order_(options.launch_order),
+        groups_(groups),
+        result_(result),
+        tid_is_stream_(std::none_of(trace.nodes.begin(), trace.nodes.end(),
+                                    [](const Node& n) { return n.stream.has_value(); })) {}
 
   RankProgram run(const std::vector<Unclaimed>& unclaimed) {
     auto graph = std::make_shared<OpGraph>();
@@ -136,7 +146,7 @@ class RankImporter {
         op.bytes = bytes_of(n, n.comm_size);
         op.group_slot = group_slot(n);
         op.duration = Time();
-        if (!n.stream) op.stream = 2;
+        if (!stream_number(n)) op.stream = 2;
         break;
       case NodeType::comm_send:
       case NodeType::comm_recv: {
@@ -174,13 +184,19 @@ class RankImporter {
     return bytes;
   }
 
+  [[nodiscard]] std::optional<int64_t> stream_number(const Node& n) const {
+    return tid_is_stream_ && !n.is_cpu_op ? n.tid : n.stream;
+  }
+
   uint32_t device_stream(const Node& n) {
-    if (!n.stream) return 0;
+    const std::optional<int64_t> number = stream_number(n);
+    if (!number) return 0;
     result_.has_streams = true;
     const auto [it, added] =
-        streams_.emplace(*n.stream, static_cast<uint32_t>(graph_->streams.size()));
-    if (added)
-      graph_->streams.push_back({"stream " + std::to_string(*n.stream), StreamOrder::fifo});
+        streams_.emplace(*number, static_cast<uint32_t>(graph_->streams.size()));
+    if (added) {
+      graph_->streams.push_back({"stream " + std::to_string(*number), StreamOrder::fifo});
+    }
     return it->second;
   }
 
@@ -208,13 +224,99 @@ class RankImporter {
         graph_->add_dependency(rank_of_node[p], rank_of_node[node]);
       }
     }
+    if (launch_order_ != LaunchOrder::free && streams_.size() > 1) {
+      std::vector<chakra::Dependencies::Edge> edges;  // before, after
+      for (uint32_t node = 0; node < order_.size(); ++node) {
+        for (const uint32_t p : deps.parents(node)) {
+          edges.emplace_back(rank_of_node[p], rank_of_node[node]);
+        }
+      }
+      add_launch_order(std::move(edges));
+    }
+  }
+
+  /// Ops in a sequence that keeps all edges and the order within streams, lowest id first: the
+  /// order of ids itself unless the trace has edges against it. Empty when there is no such
+  /// sequence.
+  [[nodiscard]] std::vector<uint32_t> launch_sequence(
+      std::vector<chakra::Dependencies::Edge> edges) const {
+    const auto n = static_cast<uint32_t>(order_.size());
+    if (std::all_of(edges.begin(), edges.end(),
+                    [](const auto& edge) { return edge.first < edge.second; })) {
+      std::vector<uint32_t> sequence(n);
+      for (uint32_t i = 0; i < n; ++i) sequence[i] = i;
+      return sequence;
+    }
+    std::map<uint32_t, uint32_t> last;
+    for (uint32_t i = 0; i < n; ++i) {
+      if (!is_kernel(i)) continue;
+      const auto [it, first] = last.emplace(graph_->ops[i].stream, i);
+      if (!first) edges.emplace_back(std::exchange(it->second, i), i);
+    }
+    std::sort(edges.begin(), edges.end());
+    std::vector<uint32_t> waits(n, 0);
+    for (const auto& [before, after] : edges) ++waits[after];
+    std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready;
+    for (uint32_t i = 0; i < n; ++i) {
+      if (waits[i] == 0) ready.push(i);
+    }
+    std::vector<uint32_t> sequence;
+    while (!ready.empty()) {
+      const uint32_t op = ready.top();
+      ready.pop();
+      sequence.push_back(op);
+      for (auto it =
+               std::lower_bound(edges.begin(), edges.end(), chakra::Dependencies::Edge{op, 0});
+           it != edges.end() && it->first == op; ++it) {
+        if (--waits[it->second] == 0) ready.push(it->second);
+      }
+    }
+    if (sequence.size() < n)
+      sequence.clear();  // a stream against its edges: finish() or the run tells
+    return sequence;
+  }
+
+  [[nodiscard]] bool is_kernel(uint32_t op) const {
+    return graph_->streams[graph_->ops[op].stream].order == StreamOrder::fifo;
+  }
+
+  /// Streams are chains: of every stream only the last kernel before a point has to be waited for,
+  /// and only by the first kernel of another stream that comes after it.
+  void add_launch_order(std::vector<chakra::Dependencies::Edge> edges) {
+    std::map<uint32_t, uint32_t> last_compute;  // stream, op
+    std::map<uint32_t, uint32_t> last_comm;
+    std::map<std::pair<uint32_t, uint32_t>, uint32_t> waited;  // stream, other stream: op
+    const auto wait_for = [&](const std::map<uint32_t, uint32_t>& others, uint32_t op) {
+      const uint32_t stream = graph_->ops[op].stream;
+      for (const auto& [other, before] : others) {
+        if (other == stream) continue;
+        const auto [it, first] = waited.emplace(std::pair{stream, other}, before);
+        if (!first && it->second >= before) continue;
+        it->second = before;
+        graph_->add_dependency(before, op);
+        ++result_.launch_edges;
+      }
+    };
+    for (const uint32_t op : launch_sequence(std::move(edges))) {
+      if (!is_kernel(op)) continue;
+      const Op& kernel = graph_->ops[op];
+      if (kernel.kind == OpKind::compute) {
+        if (launch_order_ == LaunchOrder::blocking) wait_for(last_comm, op);
+        last_compute[kernel.stream] = op;
+      } else if (kernel.kind == OpKind::collective) {
+        wait_for(last_compute, op);
+        last_comm[kernel.stream] = op;
+      }
+    }
   }
 
   const chakra::RankTrace& trace_;
   uint32_t rank_;
   int64_t element_;
+  LaunchOrder launch_order_;
   const chakra::GroupTable& groups_;
   ChakraImport& result_;
+  bool tid_is_stream_;
   OpGraph* graph_ = nullptr;
   RankBinding binding_;
   std::vector<uint32_t> order_;  // by id
@@ -257,8 +359,7 @@ ChakraImport import_chakra(const chakra::TraceSet& set, const std::string& name,
   const chakra::GroupTable groups(set);
   const auto unclaimed = unclaimed_sends(set);
   for (uint32_t r = 0; r < world; ++r) {
-    job.ranks.push_back(
-        RankImporter(set.ranks[r], r, result.element_bytes, groups, result).run(unclaimed[r]));
+    job.ranks.push_back(RankImporter(set.ranks[r], r, options, groups, result).run(unclaimed[r]));
   }
   result.rank_classes = job.fold();
   return result;

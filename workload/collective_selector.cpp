@@ -97,7 +97,7 @@ class Selector final : public CollectiveSelector {
     if (found == nullptr) {
       throw UserError(
           std::string("collective ") + collective_name(request.kind) + " is not built yet",
-          "built: all-reduce, all-gather, reduce-scatter, all-to-all");
+          "see 'trainyard explain collective'");
     }
     return *found;
   }

@@ -79,7 +79,9 @@ class RingRun final : public CollectiveRun {
         bytes_(r.bytes),
         n_(static_cast<uint32_t>(r.members->size())),
         channels_(channels),
-        steps_(r.kind == CollectiveKind::all_reduce ? 2 * (n_ - 1) : n_ - 1),
+        steps_(r.kind == CollectiveKind::all_reduce || r.kind == CollectiveKind::barrier
+                   ? 2 * (n_ - 1)
+                   : n_ - 1),
         order_(ring_orders(r, channels, keep_rails)),
         position_(channels, std::vector<uint32_t>(n_)),
         sent_(channels, std::vector<uint32_t>(n_, 0)),
@@ -152,7 +154,8 @@ class Ring final : public CollectiveAlgorithm {
   [[nodiscard]] std::string name() const override { return "ring"; }
   [[nodiscard]] bool supports(CollectiveKind k) const override {
     return k == CollectiveKind::all_reduce || k == CollectiveKind::all_gather ||
-           k == CollectiveKind::reduce_scatter || k == CollectiveKind::reduce_scatter_block;
+           k == CollectiveKind::reduce_scatter || k == CollectiveKind::reduce_scatter_block ||
+           k == CollectiveKind::barrier;
   }
   [[nodiscard]] std::unique_ptr<CollectiveRun> begin(const CollectiveRequest& r) const override {
     return std::make_unique<RingRun>(r, channel_count(r, channels_), keep_rails_);
@@ -161,7 +164,8 @@ class Ring final : public CollectiveAlgorithm {
     const auto n = static_cast<int64_t>(r.members->size());
     if (r.kind == CollectiveKind::all_gather) return (n - 1) * r.bytes;
     const int64_t once = static_cast<int64_t>(static_cast<__int128>(r.bytes) * (n - 1) / n);
-    return r.kind == CollectiveKind::all_reduce ? 2 * once : once;
+    return r.kind == CollectiveKind::all_reduce || r.kind == CollectiveKind::barrier ? 2 * once
+                                                                                     : once;
   }
 
  private:

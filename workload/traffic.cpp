@@ -130,6 +130,30 @@ std::vector<Flow> from_file(const TrafficRequest& r, const Params& p) {
   return flows;
 }
 
+const std::vector<std::string> kCollectives = {"all-reduce", "reduce",         "all-gather",
+                                               "gather",     "scatter",        "broadcast",
+                                               "all-to-all", "reduce-scatter", "barrier"};
+
+const RegisterModel<TrafficFactory> kCollective{
+    {"traffic",
+     "collective",
+     "A collective over all ranks, without a model: for bus bandwidth on a fabric. Several entries "
+     "run one after the other.",
+     "nccl-tests",
+     {{"collective", PT::choice, "all-reduce", "", "", kCollectives, "which one", ""},
+      {"size",
+       PT::bytes,
+       "1MiB",
+       "1B",
+       "",
+       {},
+       "bytes that one rank contributes (all-gather: its shard; all-to-all: its whole send buffer)",
+       "formats 1.8"}}},
+    [](const TrafficRequest&, const Params&) -> std::vector<Flow> {
+      TRAINYARD_ASSERT(false);  // runs as a job, see collective_job()
+      return {};
+    }};
+
 const RegisterModel<TrafficFactory> kIncast{
     {"traffic",
      "incast",
@@ -185,4 +209,32 @@ const RegisterModel<TrafficFactory> kFile{
     from_file};
 
 }  // namespace
+
+Job collective_job(const std::string& name, uint32_t ranks, const std::vector<Params>& entries) {
+  auto graph = std::make_shared<OpGraph>();
+  graph->streams = {{"communication", StreamOrder::fifo}};
+  for (const Params& entry : entries) {
+    Op op;
+    op.kind = OpKind::collective;
+    op.source_id = graph->ops.size();
+    for (uint8_t k = 0; k <= static_cast<uint8_t>(CollectiveKind::barrier); ++k) {
+      if (entry.text("collective") == collective_name(static_cast<CollectiveKind>(k))) {
+        op.collective = static_cast<CollectiveKind>(k);
+      }
+    }
+    op.bytes = op.collective == CollectiveKind::barrier ? 0 : entry.bytes("size").count();
+    op.name = graph->intern(entry.text("collective") + " " + entry.text("size"));
+    graph->ops.push_back(op);
+  }
+  graph->finish();
+  Job job;
+  job.name = name;
+  job.groups.push_back({"world", {}});
+  for (uint32_t r = 0; r < ranks; ++r) {
+    job.groups[0].members.push_back(r);
+    job.ranks.push_back({graph, {{0}, {}}});
+  }
+  return job;
+}
+
 }  // namespace trainyard

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/op_graph.h"
 #include "sim/params.h"
 #include "sim/registry.h"
 
@@ -27,5 +28,9 @@ struct TrafficRequest {
 
 /// Factory of category "traffic".
 using TrafficFactory = std::function<std::vector<Flow>(const TrafficRequest&, const Params&)>;
+
+/// Entries of the pattern "collective" as a job without compute: every rank (or the group) issues
+/// them one after the other.
+Job collective_job(const std::string& name, uint32_t ranks, const std::vector<Params>& entries);
 
 }  // namespace trainyard

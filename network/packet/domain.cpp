@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "sim/dice.h"
 
@@ -12,9 +13,6 @@ namespace {
 enum DicePurpose : uint32_t { kDiceMark = 1, kDiceLoss = 2 };
 // What a fingerprint term is about.
 enum Trace : uint32_t { kTraceDelivered = 1, kTraceAcked, kTraceRate, kTracePause, kTraceDrop };
-
-constexpr uint16_t kSourcePortBase = 10000;
-constexpr uint16_t kDestinationPort = 100;
 
 }  // namespace
 
@@ -373,6 +371,7 @@ void PacketDomain::on_arrive(uint32_t pi) {
       out.paused_total += now_ - out.paused_since;
     }
     out.paused = pause;
+    if (telemetry_ != nullptr) telemetry_->paused(pi ^ 1, now_, pause);
     if (!pause) kick(pi ^ 1);
     return;
   }
@@ -440,6 +439,7 @@ void PacketDomain::enqueue(uint32_t pi, uint32_t k, bool control) {
   append(p.data, k);
   p.data_bytes += packets_[k].wire;
   if (p.data_bytes > p.peak) p.peak = p.data_bytes;
+  if (telemetry_ != nullptr) telemetry_->queued(pi, now_, p.data_bytes);
 }
 
 void PacketDomain::transmit(uint32_t pi) {
@@ -461,6 +461,7 @@ void PacketDomain::transmit(uint32_t pi) {
   port.busy += duration;
   ++port.packets;
   port.bytes += packet.wire;
+  if (telemetry_ != nullptr) telemetry_->sent(pi, now_, duration, packet.wire, port.data_bytes);
   if (packet.type == kData) port.payload += packet.wire - config_.header;
   const int64_t arrival = port.busy_until + port.delay_ps;
   if (port.wire.head == kNil)
@@ -958,6 +959,12 @@ std::vector<LinkRecord> PacketDomain::links() const {
     out.push_back(std::move(r));
   }
   return out;
+}
+
+LinkSeries PacketDomain::take_link_series() {
+  if (telemetry_ == nullptr) return {};
+  const auto telemetry = std::move(telemetry_);
+  return telemetry->finish(now_, ports_.size());
 }
 
 FabricTotals PacketDomain::totals() const {

@@ -11,12 +11,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "network/packet/config.h"
 #include "network/packet/dcqcn.h"
+#include "network/packet/telemetry.h"
 #include "network/routing.h"
 #include "network/topology.h"
 #include "sim/event_queue.h"
@@ -49,6 +51,10 @@ class PacketDomain {
   [[nodiscard]] uint64_t fingerprint() const { return fingerprint_; }
   /// Kept from now on when not null.
   void record_rates(std::vector<RateEvent>* sink) { rate_sink_ = sink; }
+  /// Keeps time series of links; call before anything runs.
+  void record_links(Time window) { telemetry_ = std::make_unique<LinkTelemetry>(window); }
+  /// Ends the series at this instant; its links are those of links().
+  [[nodiscard]] LinkSeries take_link_series();
 
  private:
   static constexpr uint32_t kNil = 0xffffffffU;
@@ -261,6 +267,7 @@ class PacketDomain {
   int64_t ended_bytes_ = 0;
   uint64_t fingerprint_ = 0;
   std::vector<RateEvent>* rate_sink_ = nullptr;
+  std::unique_ptr<LinkTelemetry> telemetry_;  // null: off
 };
 
 }  // namespace trainyard

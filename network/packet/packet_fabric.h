@@ -31,6 +31,8 @@ class PacketFabric final : public Fabric {
   [[nodiscard]] FabricTotals totals() const override { return domain_.totals(); }
   [[nodiscard]] uint64_t fingerprint() const override { return domain_.fingerprint(); }
   void record_rates(std::vector<RateEvent>* sink) { domain_.record_rates(sink); }
+  void record_links(Time window) { domain_.record_links(window); }
+  [[nodiscard]] LinkSeries take_link_series() { return domain_.take_link_series(); }
 
  private:
   mutable PacketDomain domain_;  // a look at the next event settles its queue

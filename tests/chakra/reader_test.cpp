@@ -341,19 +341,238 @@ TEST_F(Reader, FileWithoutMetadata) {
   EXPECT_EQ(0U, read(record(bytes(2, bytes(1, "schema") + bytes(29, "1")))).nodes.size());
 }
 
-TEST_F(Reader, OldSchemasAreRefusedByName) {
-  const auto old_node = [](const std::string& value) {
-    return record(num(1, 10) + bytes(2, "n") + num(3, 3) + num(4, 2) + bytes(5, "[[1, 2]]") +
-                  bytes(10, "text") + bytes(11, bytes(1, "runtime") + num(2, 1) + value));
+// --- old schemas ------------------------------------------------------------------------------
+
+std::string old_attr(const std::string& name, uint64_t type, const std::string& value) {
+  return bytes(11, bytes(1, name) + num(2, type) + bytes(3, "doc") + value);
+}
+
+TEST_F(Reader, Schema001) {
+  const std::string coll = record(num(1, 11) + bytes(2, "x") + num(3, 6) + num(4, 10) + num(13, 2) +
+                                  num(14, 1) + num(15, 3) + num(18, 1024));
+  const std::string send = record(num(1, 12) + num(3, 4) + bytes(4, varint(10) + varint(11)) +
+                                  num(16, 0) + num(17, 1) + num(18, 8) + num(19, 7));
+  const std::string load = record(num(1, 13) + num(3, 1) + num(5, 2) + num(6, 4096));
+  // The first node shows nothing: its type is known once a later one does.
+  const RankTrace t = read(record(num(1, 10) + num(3, 3)) + coll + send + load +
+                           record(num(1, 14) + num(3, 3) + num(7, 5) + num(12, 100)));
+  EXPECT_EQ("0.0.1", t.dialect);
+  ASSERT_EQ(5U, t.nodes.size());
+  EXPECT_EQ(NodeType::comp, t.nodes[0].type);
+  EXPECT_EQ(NodeType::comm_coll, t.nodes[1].type);
+  EXPECT_EQ(6, t.nodes[1].comm_type);  // all-to-all
+  EXPECT_EQ(1024, t.nodes[1].comm_size);
+  EXPECT_EQ("3", t.nodes[1].pg_name);
+  EXPECT_EQ(std::vector<uint64_t>{10}, t.nodes[1].data_deps);
+  EXPECT_EQ(NodeType::comm_send, t.nodes[2].type);
+  EXPECT_EQ((std::vector<uint64_t>{10, 11}), t.nodes[2].data_deps);
+  EXPECT_EQ(0, t.nodes[2].comm_src);
+  EXPECT_EQ(1, t.nodes[2].comm_dst);
+  EXPECT_EQ(7, t.nodes[2].comm_tag);
+  EXPECT_EQ(NodeType::mem_load, t.nodes[3].type);
+  EXPECT_EQ(4096, t.nodes[3].tensor_size);
+  EXPECT_EQ(5U, t.nodes[4].duration_us);
+  EXPECT_EQ(100, t.nodes[4].num_ops);
+  for (const Node& node : t.nodes) EXPECT_TRUE(node.notes.empty());
+}
+
+TEST_F(Reader, Schema001WithoutDecisiveFields) {
+  const RankTrace t = read(record(num(1, 0) + bytes(2, "C") + num(3, 3) + num(7, 5)) +
+                           record(num(1, 1) + num(3, 3) + num(4, 0) + num(7, 6)));
+  EXPECT_EQ("0.0.1", t.dialect);
+  EXPECT_EQ(NodeType::comp, t.nodes.at(0).type);
+  EXPECT_EQ(5U, t.nodes[0].duration_us);
+  EXPECT_EQ(std::vector<uint64_t>{0}, t.nodes.at(1).data_deps);
+  // Local memory and unknown numbers are not passed over in silence.
+  const RankTrace odd =
+      read(record(num(1, 1) + num(3, 2) + num(5, 1) + num(6, 8)) +
+           record(num(1, 2) + num(3, 6) + num(13, 9) + num(18, 8)) + record(num(1, 3) + num(3, 7)));
+  EXPECT_EQ(1U, odd.nodes.at(0).notes.size());
+  EXPECT_EQ(-1, odd.nodes.at(1).comm_type);
+  EXPECT_GT(odd.nodes.at(2).type, NodeType::comm_coll);
+}
+
+TEST_F(Reader, Schemas002And003) {
+  struct Case {
+    std::string dialect;
+    uint64_t coll_type;   // node type as written
+    uint64_t declared;    // of an integer
+    int integer, string;  // fields of the values
   };
-  EXPECT_CONTAINS(failure(old_node(num(5, 7))), "schema 0.0.2 is not supported yet");
-  EXPECT_CONTAINS(failure(old_node(num(6, 7))), "schema 0.0.3 is not supported yet");
-  EXPECT_CONTAINS(failure(old_node(num(7, 7))), "schema 0.0.3 is not supported yet");
-  EXPECT_CONTAINS(failure(meta() + old_node(num(7, 7))), "schema 0.0.3 is not supported yet");
-  EXPECT_CONTAINS(failure(record(num(1, 10) + num(3, 6) + num(13, 1) + num(18, 1024))),
-                  "schema 0.0.1 is not supported yet");
-  EXPECT_CONTAINS(failure(record(num(1, 0) + bytes(2, "COMP") + num(3, 3) + num(7, 5))),
-                  "schema 0.0.1 is not supported yet");
+  for (const Case& c :
+       {Case{"0.0.2", 6, 1, 5, 6}, Case{"0.0.3", 7, 2, 6, 7}, Case{"0.0.3+uint", 7, 3, 7, 8}}) {
+    SCOPED_TRACE(c.dialect);
+    const auto integer = [&](const char* name, uint64_t value) {
+      return old_attr(name, c.declared, num(c.integer, value));
+    };
+    // Nothing in the first record tells; strings stand where 0.0.4 has messages.
+    const std::string first = record(num(1, 9) + num(3, c.coll_type - 3));
+    const std::string coll =
+        record(num(1, 10) + bytes(2, "n") + num(3, c.coll_type) + num(4, 9) + bytes(5, "[[1, 2]]") +
+               bytes(8, "[]") + bytes(10, "['Tensor(float)']") + integer("comm_type", 3) +
+               integer("comm_size", 64) + integer("runtime", 7) +
+               old_attr("pg_name", c.declared + 1, bytes(c.string, "tp")));
+    const RankTrace t = read(first + coll);
+    EXPECT_EQ(c.dialect, t.dialect);
+    ASSERT_EQ(2U, t.nodes.size());
+    EXPECT_EQ(NodeType::comp, t.nodes[0].type);
+    EXPECT_EQ(NodeType::comm_coll, t.nodes[1].type);
+    EXPECT_EQ(7, t.nodes[1].comm_type);  // reduce-scatter
+    EXPECT_EQ(64, t.nodes[1].comm_size);
+    EXPECT_EQ(7U, t.nodes[1].duration_us);
+    EXPECT_EQ("tp", t.nodes[1].pg_name);
+    EXPECT_EQ(std::vector<uint64_t>{9}, t.nodes[1].data_deps);
+    EXPECT_TRUE(t.nodes[1].notes.empty());
+  }
+}
+
+TEST_F(Reader, OddOldAttributes) {
+  // Declares an integer, carries a string.
+  const RankTrace wrong =
+      read(record(num(1, 1) + num(3, 1) + old_attr("string", 3, bytes(8, "12345"))));
+  EXPECT_EQ("0.0.3+uint", wrong.dialect);
+  EXPECT_EQ(1U, wrong.nodes.at(0).notes.size());
+  // Field 8 as a number is bools in 0.0.3, unless it is no bool.
+  EXPECT_EQ("0.0.3", read(record(num(1, 1) + old_attr("b", 4, num(8, 1)))).dialect);
+  EXPECT_EQ("0.0.2", read(record(num(1, 1) + old_attr("i", 4, num(8, 3)))).dialect);
+  EXPECT_EQ("0.0.3", read(meta() + record(num(1, 1) + old_attr("b", 4, num(8, 1)))).dialect);
+  const RankTrace dims = read(record(num(1, 1) + num(3, 7) + old_attr("comm_type", 2, num(6, 0)) +
+                                     old_attr("involved_dim", 4, num(8, 1) + num(8, 0))));
+  EXPECT_EQ(1U, dims.nodes.at(0).notes.size());
+  EXPECT_CONTAINS(failure(record(num(1, 1) + old_attr("a", 1, num(5, 1))) +
+                          record(num(1, 2) + old_attr("a", 3, num(7, 1)))),
+                  "another schema generation");
+  EXPECT_CONTAINS(failure(meta() + record(num(1, 1) + old_attr("a", 1, num(5, 1)))),
+                  "another schema generation");
+}
+
+TEST_F(Reader, OldMetadata) {
+  const RankTrace t = read(record(bytes(1, bytes(1, "schema") + num(2, 4) + bytes(8, "1.0.1"))) +
+                           record(num(1, 1) + num(3, 4) + old_attr("runtime", 3, num(7, 5))));
+  EXPECT_EQ("0.0.3+uint", t.dialect);
+  EXPECT_EQ("1.0.1", t.schema);
+  EXPECT_EQ(5U, t.nodes.at(0).duration_us);
+}
+
+// --- JSON -------------------------------------------------------------------------------------
+
+constexpr const char* kJsonNode =
+    R"({"id": "5", "name": "x", "type": "COMM_COLL_NODE", "ctrlDeps": ["3", 4], "dataDeps": [2],
+ "durationMicros": "7", "attr": [{"name": "comm_size", "int64Val": "64"},
+ {"name": "comm_type", "uint32_val": 2}, {"name": "is_cpu_op", "boolVal": false},
+ {"name": "pg_name", "stringVal": "12"}, {"name": "stream", "int64Val": "20"},
+ {"name": "inputs", "stringList": {"values": ["a"]}}]})";
+
+TEST_F(Reader, JsonForms) {
+  const std::string node = kJsonNode;
+  const std::string feeder =
+      R"({"ngpus": 2, "workload_graph": [{"Id": 5, "Name": "x", "NodeType": 7, "runtime": 7.0,
+          "ctrlDeps": [3, 4], "data_deps": [2], "comm_size": 64, "comm_type": "ALL_GATHER",
+          "is_cpu_op": false, "pg_name": "12", "stream": "20"}], "soc": {"a": [1]}})";
+  const std::string stage =
+      R"({"nodes": [{"id": 5, "name": "x", "node_type": "coll_comm_node", "duration_micros": 7,
+          "ctrl_deps": [3, 4], "data_deps": [2], "comm_size": 64.0, "comm_type": "ALL_GATHER",
+          "comm_group": 12, "stream": 20, "inputs": [{"name": "a", "size": 1.0}]}]})";
+  const std::string metadata =
+      R"({"version": "0.0.4", "attr": [{"name": "schema", "stringVal": "s"}]})";
+  struct Case {
+    std::string text, dialect;
+  };
+  for (const Case& c : {Case{metadata + "\n" + node, "JSON stream"}, Case{node, "JSON stream"},
+                        Case{"\xef\xbb\xbf [" + node + "]", "JSON array"},
+                        Case{"[" + metadata + "," + node + "]\n", "JSON array"},
+                        Case{feeder, "feeder JSON"}, Case{stage, "STAGE JSON"}}) {
+    for (const std::string& content : {c.text, gzip(c.text)}) {
+      SCOPED_TRACE(c.text);
+      const RankTrace t = read(content);
+      EXPECT_EQ(c.dialect, t.dialect);
+      ASSERT_EQ(1U, t.nodes.size());
+      const Node& n = t.nodes[0];
+      EXPECT_EQ(5U, n.id);
+      EXPECT_EQ("x", n.name);
+      EXPECT_EQ(NodeType::comm_coll, n.type);
+      EXPECT_EQ((std::vector<uint64_t>{3, 4}), n.ctrl_deps);
+      EXPECT_EQ(std::vector<uint64_t>{2}, n.data_deps);
+      EXPECT_EQ(7U, n.duration_us);
+      EXPECT_EQ(64, n.comm_size);
+      EXPECT_EQ(2, n.comm_type);
+      EXPECT_EQ("12", n.pg_name);
+      EXPECT_EQ(20, n.stream);
+      EXPECT_TRUE(n.notes.empty());
+    }
+  }
+  const RankTrace with_metadata = read(metadata + node + node);
+  EXPECT_EQ(2U, with_metadata.nodes.size());
+  EXPECT_EQ("0.0.4", with_metadata.version);
+  EXPECT_EQ("s", with_metadata.schema);
+  EXPECT_TRUE(read("[]").nodes.empty());
+  EXPECT_TRUE(read("{\"nodes\": []}").nodes.empty());
+  EXPECT_EQ(1U, read("{\"name\": \"defaults only\"}").nodes.size());
+}
+
+TEST_F(Reader, JsonProcessGroupsAndDimensions) {
+  const RankTrace t = read(
+      R"([{"id": 3, "type": "METADATA_NODE", "name": "## process_group:init ##",
+           "inputs": {"values": "[{\"pg_name\": \"7\", \"ranks\": [4, 5]}]"}},
+          {"id": "18446744073709551615", "type": 7,
+           "attr": [{"name": "involved_dim", "boolList": {"values": [true, false]}}]}])");
+  ASSERT_EQ(1U, t.groups.size());
+  EXPECT_EQ("7", t.groups[0].name);
+  EXPECT_EQ(~0ULL, t.nodes.at(1).id);
+  EXPECT_EQ(1U, t.nodes[1].notes.size());
+}
+
+TEST_F(Reader, BrokenJson) {
+  EXPECT_CONTAINS(failure("[\n{\"id\": 1},\n{\"id\": x}]"), "t.0.et:3: is not valid JSON");
+  EXPECT_CONTAINS(failure("[\n{\"id\": 1,\n\"name\": oops}]"), "t.0.et:3: is not valid JSON");
+  EXPECT_CONTAINS(failure("[{\"id\": 1}\n"), "t.0.et:2: expected ']'");
+  EXPECT_CONTAINS(failure("[{\"id\": 1"), "ends within a value");
+  EXPECT_CONTAINS(failure("{\"id\": \"1"), "ends within a string");
+  EXPECT_CONTAINS(failure("{\"id\": \"1\n\"}"), "does not end on its line");
+  EXPECT_CONTAINS(failure("[{\"id\": [}]"), "no such bracket");
+  EXPECT_CONTAINS(failure("[{\"id\": 1}] x"), "something follows");
+  EXPECT_CONTAINS(failure("[{\"id\": 1}, 3]"), "expected an object");
+  EXPECT_CONTAINS(failure("{\"nodes\": [], \"nodes\": []}"), "a second list of nodes");
+  EXPECT_CONTAINS(failure("\n[{\"id\": -1}]"), "t.0.et:2: node 0: the id is no whole number");
+  EXPECT_CONTAINS(failure("[{\"id\": 1e999}]"), "beyond all bounds");
+  EXPECT_CONTAINS(failure("[{\"id\": 4, \"type\": \"SOMETHING\"}]"), "node type is not known");
+  EXPECT_CONTAINS(failure("[{\"id\": 4, \"data_deps\": 3}]"), "data_deps is no list");
+  EXPECT_CONTAINS(failure("[\n\n{\"id\": 4, \"comm_size\": \"big\"}]"),
+                  "t.0.et:3: node 4: attribute comm_size is the string \"big\"");
+  EXPECT_CONTAINS(failure("{\"a\": 1}"), "neither id nor name nor type");
+  EXPECT_CONTAINS(failure("{\"schemaVersion\": 1, \"traceEvents\": []}"), "Kineto profile");
+  EXPECT_CONTAINS(failure("{\"schema\": \"1.0.1\", \"pid\": 1, \"nodes\": []}"),
+                  "raw PyTorch execution trace");
+  const std::string node = kJsonNode;
+  for (size_t size = 1; size < node.size(); ++size) {
+    EXPECT_THROW(read(node.substr(0, size)), UserError) << size;
+  }
+}
+
+TEST_F(Reader, JsonBombsAreRefused) {
+  EXPECT_CONTAINS(failure("[{\"id\": " + std::string(1 << 20, '[')), "64 levels");
+  EXPECT_CONTAINS(failure("[{\"name\": \"" + std::string(17 << 20, 'x') + "\"}]"), "16 MiB");
+  std::string many = "{\"a0\": \"" + std::string(1 << 20, 'x') + "\"";
+  for (int i = 1; i < 20; ++i) {
+    many += ",\"a" + std::to_string(i) + "\": \"" + std::string(1 << 20, 'x') + "\"";
+  }
+  EXPECT_CONTAINS(failure(many + "}"), "16 MiB");
+  EXPECT_CONTAINS(failure(gzip("[{" + std::string(60 << 20, ' '))), "200 times");
+}
+
+TEST_F(Reader, AnyChangedByteOfJsonIsReadOrRefused) {
+  const std::string good = "[" + std::string(kJsonNode) + "]";
+  for (size_t i = 0; i < good.size(); ++i) {
+    for (const char c : {'"', '}', '\xff'}) {
+      std::string bad = good;
+      bad[i] = c;
+      try {
+        read(bad);
+      } catch (const UserError&) {
+        continue;
+      }
+    }
+  }
 }
 
 TEST_F(Reader, ProcessGroupsInSeveralNotations) {
@@ -396,7 +615,7 @@ TEST_F(Reader, DamagedFiles) {
   EXPECT_CONTAINS(failure(good + record(bytes(5, "\x80"))), "data dependencies");
   EXPECT_CONTAINS(failure(good + record(num(1, 2) + bytes(10, "\x0a\x7f"))), "malformed attribute");
   EXPECT_CONTAINS(failure(good + meta()), "is not a node");  // two traces in one file
-  EXPECT_CONTAINS(failure("{\"nodes\": []}"), "byte 0");
+  EXPECT_CONTAINS(failure("{ nodes: []}"), "byte 0");
   EXPECT_CONTAINS(message_of([&] { read_rank(path("absent")); }), "cannot open");
   EXPECT_CONTAINS(message_of([&] { read_rank(dir_.string()); }), "is a folder");
 }
@@ -500,6 +719,37 @@ TEST_F(Files, GzipNames) {
   EXPECT_EQ(std::vector<std::string>{"x.0.et.gz"}, found(path("b/x.{rank}.et")));
   make({"a.0.et"});
   EXPECT_CONTAINS(fails(path("a")), "rank 0 is there twice");
+}
+
+TEST_F(Files, OldNamesAndJson) {
+  make({"eg/a.0.eg", "eg/a.1.eg.gz"});
+  EXPECT_EQ((std::vector<std::string>{"a.0.eg", "a.1.eg.gz"}), found(path("eg")));
+  make({"json/npu.0.json", "json/npu.1.json.gz"});
+  (void)put("json/comm_group.json", "{}");
+  (void)put("json/config.json", "{}");
+  EXPECT_EQ((std::vector<std::string>{"npu.0.json", "npu.1.json.gz"}), found(path("json")));
+  EXPECT_EQ(2U, found(path("json/npu")).size());
+}
+
+TEST_F(Files, BinaryGoesBeforeJson) {
+  make({"a.0.et", "a.0.json", "b.0.json"});
+  EXPECT_EQ(std::vector<std::string>{"a.0.et"}, found(dir_.string()));
+  EXPECT_EQ(std::vector<std::string>{"a.0.et"}, found(path("a")));
+  EXPECT_EQ(std::vector<std::string>{"a.0.json"}, found(path("a.{rank}.json")));
+  EXPECT_EQ(std::vector<std::string>{"b.0.json"}, found(path("b")));
+}
+
+TEST_F(Files, OneGroupFilePerRank) {
+  make({"a.0.et", "a.1.et"});
+  (void)put("comm_group.0.json", R"({"1": [0], "2": [0, 1]})");
+  (void)put("comm_group.1.json", R"({"1": [1], "2": [0, 1]})");
+  const TraceSet set = read_set(path("a"));
+  ASSERT_EQ(3U, set.groups.size());
+  EXPECT_EQ(std::vector<uint32_t>{0}, set.groups[0].ranks);
+  EXPECT_EQ(std::vector<uint32_t>{1}, set.groups[2].ranks);
+  EXPECT_EQ(3U, read_set(path("a"), path("comm_group.{rank}.json")).groups.size());
+  (void)put("comm_group.2.json", "{}");
+  EXPECT_CONTAINS(message_of([&] { read_set(path("a")); }), "several group files");
 }
 
 TEST_F(Files, GapsNameTheMissingRank) {

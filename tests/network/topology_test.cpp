@@ -85,8 +85,8 @@ TEST(Topology, LeafSpineFullBipartite) {
 // Radix 8, oversubscription 3: 6 down, 2 up (6/2 = 3). 12 hosts on 2 leaves; 4 uplinks on 1 spine.
 // Faster uplinks: 6 x 400G / 3 = 800G = one 800G uplink.
 TEST(Topology, OversubscriptionAndUplinkRate) {
-  const Topology t = make_topology("leaf-spine", servers(12, 1),
-                                   {{"leaf_radix", "8"}, {"oversubscription", "3"}});
+  const Topology t =
+      make_topology("leaf-spine", servers(12, 1), {{"leaf_radix", "8"}, {"oversubscription", "3"}});
   EXPECT_EQ(t.count(NodeKind::leaf), 2U);
   EXPECT_EQ(tiers(t), (Tiers{{"host-leaf", 12}, {"leaf-spine", 4}}));
   const Topology fast =
@@ -126,8 +126,9 @@ TEST(Topology, RailOptimizedGroups) {
 
 // Radix 4 ends at 4 leaves (8 hosts); 10 hosts need 5 leaves x 2 uplinks and 2 spines of 4 ports.
 TEST(Topology, TooManyLeavesNamesNumbers) {
-  const std::string e = error_of<UserError>(
-      [] { make_topology("leaf-spine", servers(10, 1), {{"leaf_radix", "4"}}); });
+  const std::string e = error_of<UserError>([] {
+    make_topology("leaf-spine", servers(10, 1), {{"leaf_radix", "4"}});
+  });
   expect_contains(e, {"scenario.yaml:7", "5 leaves", "2 uplinks", "radix 4"});
 }
 
@@ -263,8 +264,8 @@ TEST(Topology, TwoIslandsAndATrunk) {
   EXPECT_EQ(t.hosts().size(), 10U);
   EXPECT_EQ(tiers(t), (Tiers{{"host-leaf", 10}, {"leaf-leaf", 1}}));
   EXPECT_EQ(t.nic_rate().bps(), 100'000'000'000);  // the slowest
-  const Outcome o = run(t, hpcc_sizes().make(),
-                        {{0, 3, 1000, {}, 0}, {4, 9, 1000, {}, 0}, {1, 5, 1000, {}, 0}});
+  const Outcome o =
+      run(t, hpcc_sizes().make(), {{0, 3, 1000, {}, 0}, {4, 9, 1000, {}, 0}, {1, 5, 1000, {}, 0}});
   EXPECT_EQ(o.records[0].hops, 2U);
   EXPECT_EQ(o.records[1].hops, 2U);
   EXPECT_EQ(o.records[2].hops, 3U);
@@ -456,9 +457,9 @@ TEST(TopologyFile, OrderPreservingRenumbering) {
   }
   for (const char* hash : {"mix64", "murmur3-tuple"}) {
     const PacketConfig config = Scenario({{"congestion", "dcqcn"},
-                                       {"ecn.kmin", "20KB"},
-                                       {"ecn.kmax", "80KB"},
-                                       {"ecmp.hash", hash}})
+                                          {"ecn.kmin", "20KB"},
+                                          {"ecn.kmax", "80KB"},
+                                          {"ecmp.hash", hash}})
                                     .make();
     const Outcome x = run(a, config, flows);
     const Outcome y = run(b, config, flows);
@@ -516,6 +517,67 @@ TEST(TopologyFile, PublicSimaiTopologies) {
     EXPECT_EQ(kinds, expected);
   }
   EXPECT_EQ(loaded, 8);
+}
+
+}  // namespace
+}  // namespace trainyard
+
+namespace trainyard {
+namespace {
+
+Topology structured(const char* kind, uint32_t nodes, bool nodes_auto,
+                    const std::vector<std::pair<std::string, std::string>>& values) {
+  const ModelDoc& doc = Registry::instance().get("topology", kind);
+  Params params(doc.params);
+  params.set("scale_up.kind", "none", {});
+  for (const auto& [name, value] : values) params.set(name, value, {});
+  TopologyRequest request;
+  request.nodes = nodes;
+  request.gpus_per_node = request.nics_per_node = 1;
+  request.nodes_auto = nodes_auto;
+  return Registry::instance().factory<TopologyFactory>("topology", kind)(request, params);
+}
+
+// k = 4: 16 hosts, 8 edge, 8 aggregation, 4 core; 16 + 16 + 16 links (Al-Fares et al.).
+TEST(FatTree, CountsOfFour) {
+  const Topology t = structured("fat-tree", 1, true, {{"k", "4"}});
+  EXPECT_EQ(16U, t.hosts().size());
+  EXPECT_EQ(8U, t.count(NodeKind::leaf));
+  EXPECT_EQ(12U, t.count(NodeKind::spine));
+  EXPECT_EQ(48U, t.links().size());
+}
+
+TEST(FatTree, SixHopsBetweenPodsTwoUnderOneEdge) {
+  const Topology t = structured("fat-tree", 1, true, {{"k", "8"}});
+  ASSERT_EQ(128U, t.hosts().size());
+  Routing routing(t, {});
+  const auto hops = [&](uint32_t a, uint32_t b) {
+    std::vector<uint32_t> path;
+    routing.path({a, b, 1, 2}, path);
+    return path.size();
+  };
+  EXPECT_EQ(2U, hops(0, 3));
+  EXPECT_EQ(4U, hops(0, 4));
+  EXPECT_EQ(6U, hops(0, 16));
+}
+
+TEST(FatTree, OddOrTooSmallIsRefused) {
+  EXPECT_THROW(structured("fat-tree", 1, true, {{"k", "5"}}), UserError);
+  EXPECT_THROW(structured("fat-tree", 17, false, {{"k", "4"}}), UserError);
+}
+
+// 2 pods x (2 leaves x 4 hosts, 2 spines), 2 planes x 3 cores: links 16 + 2*2*2 + 2*2*3.
+TEST(Clos3, Counts) {
+  const Topology t = structured("clos3", 1, true,
+                                {{"pods", "2"},
+                                 {"leaves_per_pod", "2"},
+                                 {"hosts_per_leaf", "4"},
+                                 {"spines_per_pod", "2"},
+                                 {"cores_per_spine", "3"}});
+  EXPECT_EQ(16U, t.hosts().size());
+  EXPECT_EQ(4U, t.count(NodeKind::leaf));
+  EXPECT_EQ(4U + 6U, t.count(NodeKind::spine));
+  EXPECT_EQ(16U + 8U + 12U, t.links().size());
 }
 
 }  // namespace

@@ -226,8 +226,9 @@ TEST_F(ScenarioTest, EveryKeyOfTheGrammarIsBuiltOrRefusedByName) {
       {"faults:\n  - {at: 150ms, kind: nic-down, where: node3.nic5}\n", "faults", 1},
       {"reliability: {preset: rsc-1, trials: 1000}\n", "reliability", 1},
       {"output: {dir: out/x}\n", "", 0},
-      {"output:\n  trace: perfetto\n", "output.trace", 2},
-      {"output:\n  dir: x\n  telemetry: {links: 10us, qp: 32us}\n", "output.telemetry", 3},
+      {"output: {trace: perfetto, telemetry: {links: 10us}}\n", "", 0},
+      {"output: {trace: none, telemetry: {links: off}}\n", "", 0},
+      {"output:\n  dir: x\n  telemetry: {links: 10us, qp: 32us}\n", "output.telemetry.qp", 3},
       {"check: {step_time: \"<=5.2s\"}\n", "check", 1},
       {"sweep: {fabric.topology.planes: [1, 2]}\n", "sweep", 1},
       {"jobs: [{name: a, workload: {}, placement: x, start: 0s, priority: 1}]\n", "jobs", 1},
@@ -259,8 +260,10 @@ TEST_F(ScenarioTest, EveryKeyOfTheGrammarIsBuiltOrRefusedByName) {
     EXPECT_EQ(problem("traffic: [{pattern: " + std::string(pattern) + "}]\n"), "") << pattern;
   }
   EXPECT_EQ(problem("traffic: [{pattern: file, path: f.csv}]\n"), "");
-  EXPECT_TRUE(has(problem("traffic:\n- pattern: collective\n"),
-                  "s.yaml:2: traffic pattern: collective is not built yet"));
+  EXPECT_EQ(problem("traffic: [{pattern: collective}]\n"), "");
+  EXPECT_TRUE(has(run_problem(std::string("cluster: {nodes: 1}\n") +
+                              "traffic: [{pattern: collective}, {pattern: outcast}]\n"),
+                  "collectives beside other traffic patterns are not built yet"));
   EXPECT_EQ(problem("workload: {chakra: \"t.{rank}.et\"}\n"), "");
   EXPECT_TRUE(
       has(run_problem("cluster: {nodes: 2}\nfabric: {topology: {\n  planes: 2}}\n" + traffic),
@@ -426,7 +429,7 @@ TEST_F(ScenarioTest, UnknownNamesListTheKnownOnes) {
       {"fabric:\n  transport:\n    preset: infiniband\n", 3, "rocev2, rocev2-paper"},
       {"fabric:\n  transport:\n    congestion: {kind: bbr}\n", 3, "dcqcn, none"},
       {"fabric:\n  transport:\n    load_balancing: {kind: spray}\n", 3, "ecmp"},
-      {"traffic:\n- {pattern: burst}\n", 2, "all-to-all, file, incast, outcast, permutation"},
+      {"traffic:\n- {pattern: burst}\n", 2, "all-to-all, collective, file, incast, outcast, permutation"},
       {"compute:\n  model: magic\n", 2, "roofline, trace"},
       {"simulation:\n  engine: htsim\n", 2, "packet"},
       {"simulation:\n  fast_path: warp\n", 2, "none"},

@@ -547,15 +547,15 @@ TEST(CollectiveSelector, PicksByKindAndPreference) {
     }
     request.kind = CollectiveKind::all_to_all;
     EXPECT_EQ("direct", selector->choose(request).name());
-    for (const auto kind : {CollectiveKind::broadcast, CollectiveKind::reduce,
-                            CollectiveKind::gather, CollectiveKind::scatter}) {
+    request.kind = CollectiveKind::barrier;
+    EXPECT_EQ("ring", selector->choose(request).name());
+    for (const auto kind : {CollectiveKind::broadcast, CollectiveKind::reduce}) {
       request.kind = kind;
-      try {
-        (void)selector->choose(request);
-        FAIL() << collective_name(kind);
-      } catch (const UserError& e) {
-        EXPECT_NE(std::string::npos, std::string(e.what()).find(collective_name(kind))) << e.what();
-      }
+      EXPECT_EQ("chain", selector->choose(request).name());
+    }
+    for (const auto kind : {CollectiveKind::gather, CollectiveKind::scatter}) {
+      request.kind = kind;
+      EXPECT_EQ("star", selector->choose(request).name());
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -87,7 +88,9 @@ bool has(const ChakraImport& i, const std::string& code) {
   return std::any_of(i.findings.begin(), i.findings.end(),
                      [&](const auto& f) { return f.code == code; });
 }
-const OpGraph& graph(const ChakraImport& i, uint32_t rank = 0) { return *i.job.ranks[rank].graph; }
+const OpGraph& graph(const ChakraImport& i, uint32_t rank = 0) {
+  return *i.job.ranks[rank].graph;
+}
 const Op& op(const ChakraImport& i, const std::string& name, uint32_t rank = 0) {
   const OpGraph& g = graph(i, rank);
   for (uint32_t k = 0; k < g.ops.size(); ++k) {
@@ -163,6 +166,93 @@ TEST(Importer, ComputeWithoutStreamsRunsOneAtATimeByIdAndHostBesideIt) {
   EXPECT_EQ(Time::us(0), sim.span(0, "c3").begin);
   EXPECT_EQ(Time::us(12), sim.timeline.rank_times()[0].compute);
   EXPECT_EQ(Time(), sim.timeline.rank_times()[0].host);  // all of it behind compute
+}
+
+Node coll_on(uint64_t id, int64_t stream, const Ids& data = {}) {
+  Node n = coll(id, CollectiveKind::all_reduce, 1 << 20, data);
+  n.stream = stream;
+  return n;
+}
+ChakraImport import_with(const TraceSet& set, LaunchOrder order) {
+  ChakraImportOptions options;
+  options.launch_order = order;
+  return import_chakra(set, "test", options);
+}
+
+// Pains #13: nothing in a linked PyTorch trace says what a communication kernel waits for.
+TEST(Importer, LaunchOrderBetweenStreams) {
+  const auto set = alike(
+      2, {kernel(1, 10, 7), kernel(2, 25, 20), coll_on(3, 14), kernel(4, 30, 7), kernel(5, 5, 20)});
+  const auto run = [&](LaunchOrder order) {
+    const auto i = import_with(set, order);
+    auto sim = std::make_unique<OnRails>(i.job, "trace", 1);
+    sim->run();
+    return sim;
+  };
+  const auto free = run(LaunchOrder::free);
+  EXPECT_EQ(Time::us(0), free->span(0, "x3").begin);
+  EXPECT_EQ(Time::us(10), free->span(0, "c4").begin);
+  const auto after = run(LaunchOrder::after_compute);
+  EXPECT_EQ(Time::us(25), after->span(0, "x3").begin);  // of all compute streams
+  EXPECT_EQ(Time::us(10), after->span(0, "c4").begin);
+  const auto blocking = run(LaunchOrder::blocking);
+  EXPECT_EQ(Time::us(25), blocking->span(0, "x3").begin);
+  EXPECT_EQ(blocking->span(0, "x3").end, blocking->span(0, "c4").begin);
+  EXPECT_EQ(blocking->span(0, "x3").end, blocking->span(0, "c5").begin);
+  EXPECT_LE(free->timeline.end(), after->timeline.end());
+  EXPECT_LE(after->timeline.end(), blocking->timeline.end());
+  // The default is the middle one.
+  EXPECT_EQ(import(set).launch_edges, import_with(set, LaunchOrder::after_compute).launch_edges);
+  EXPECT_EQ(0U, import_with(set, LaunchOrder::free).launch_edges);
+}
+
+TEST(Importer, LaunchOrderAddsFewEdges) {
+  std::vector<Node> nodes;
+  for (uint64_t k = 0; k < 400; ++k) {
+    nodes.push_back(k % 4 == 3 ? coll_on(k, 14) : kernel(k, 1, k % 2 == 0 ? 7 : 20));
+  }
+  const auto set = alike(2, nodes);
+  EXPECT_GE(2U * 2U * 100U, import(set).launch_edges);
+  EXPECT_GE(2U * 4U * 100U, import_with(set, LaunchOrder::blocking).launch_edges);
+  // Nothing new to wait for, no edge.
+  EXPECT_EQ(2U, import(alike(2, {kernel(1, 1, 7), coll_on(2, 14), coll_on(3, 14)})).launch_edges);
+  // Without streams nobody knows the launch order.
+  EXPECT_EQ(0U,
+            import(alike(2, {comp(1, 1), coll(2, CollectiveKind::all_reduce, 8)})).launch_edges);
+}
+
+TEST(Importer, LaunchOrderNeverClosesACycle) {
+  // The kernel of the lower id waits for the collective of the higher one.
+  auto late = kernel(1, 10, 7);
+  late.data_deps = {5};
+  for (const auto order : {LaunchOrder::after_compute, LaunchOrder::blocking}) {
+    const auto i = import_with(alike(2, {late, kernel(3, 20, 20), coll_on(5, 14)}), order);
+    OnRails sim(i.job, "trace", 1);
+    sim.run();
+    EXPECT_EQ(Time::us(20), sim.span(0, "x5").begin);
+    EXPECT_EQ(sim.span(0, "x5").end, sim.span(0, "c1").begin);
+  }
+}
+
+TEST(Importer, OldConversionsHaveTheStreamInTid) {
+  auto a = comp(1, 10);
+  a.tid = 7;
+  auto x = coll(2, CollectiveKind::all_reduce, 1 << 20);
+  x.tid = 14;
+  auto host = comp(3, 5);
+  host.is_cpu_op = true;
+  host.tid = 1;
+  const auto old = import(alike(2, {a, x, host}));
+  EXPECT_TRUE(old.has_streams);
+  EXPECT_EQ("stream 7", stream_of(old, "c1").name);
+  EXPECT_EQ("stream 14", stream_of(old, "x2").name);
+  EXPECT_EQ("host", stream_of(old, "c3").name);
+  EXPECT_EQ(2U, old.launch_edges);
+  // Newer ones write both: there the thread is the one that launched the kernel.
+  host.stream = 0;
+  const auto newer = import(alike(2, {a, x, host}));
+  EXPECT_FALSE(newer.has_streams);
+  EXPECT_EQ("compute", stream_of(newer, "c1").name);
 }
 
 // --- nodes --------------------------------------------------------------------------------------
@@ -395,17 +485,16 @@ TEST_F(ImporterFiles, AttributesOfEveryKindCount) {
   namespace pb = chakra::test;
   const auto zigzag = [](uint64_t v) { return 2 * v; };
   const std::vector<std::pair<const char*, std::string>> kinds = {
-      {"int32", pb::num(7, 100'000)},          {"int64", pb::num(9, 100'000)},
-      {"uint32", pb::num(11, 100'000)},        {"uint64", pb::num(13, 100'000)},
+      {"int32", pb::num(7, 100'000)},           {"int64", pb::num(9, 100'000)},
+      {"uint32", pb::num(11, 100'000)},         {"uint64", pb::num(13, 100'000)},
       {"sint32", pb::num(15, zigzag(100'000))}, {"sint64", pb::num(17, zigzag(100'000))},
-      {"fixed32", pb::fixed32(19, 100'000)},   {"fixed64", pb::fixed64(21, 100'000)},
-      {"sfixed32", pb::fixed32(23, 100'000)},  {"sfixed64", pb::fixed64(25, 100'000)}};
+      {"fixed32", pb::fixed32(19, 100'000)},    {"fixed64", pb::fixed64(21, 100'000)},
+      {"sfixed32", pb::fixed32(23, 100'000)},   {"sfixed64", pb::fixed64(25, 100'000)}};
   for (const auto& [kind, size] : kinds) {
     SCOPED_TRACE(kind);
     for (int r = 0; r < 2; ++r) {
-      const std::string x =
-          pb::num(1, 3) + pb::bytes(2, "x") + pb::num(3, 7) +
-          pb::attr("comm_type", pb::num(11, 2)) + pb::attr("comm_size", size);
+      const std::string x = pb::num(1, 3) + pb::bytes(2, "x") + pb::num(3, 7) +
+                            pb::attr("comm_type", pb::num(11, 2)) + pb::attr("comm_size", size);
       (void)put("k." + std::to_string(r) + ".et", pb::meta() + pb::record(x));
     }
     const auto i = import(chakra::read_set(path("k")));

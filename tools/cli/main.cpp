@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// trainyard run | topo | trace | explain | version
+// trainyard run | plan | topo | trace | explain | version
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -15,6 +15,7 @@
 #include "sim/registry.h"
 #include "tools/build_info/build_info.h"
 #include "tools/report/report.h"
+#include "tools/scenario/plan.h"
 #include "tools/scenario/run.h"
 #include "tools/scenario/scenario.h"
 
@@ -45,6 +46,7 @@ struct RunArguments {
   std::string scenario;
   ScenarioOverrides overrides;
   bool quiet = false;
+  std::string json;
 };
 
 void print_progress(const RunProgress& p) {
@@ -96,6 +98,16 @@ int run(const RunArguments& arguments) {
   return g_interrupted != 0 ? kInterrupted : kSimulationError;
 }
 
+int plan(const RunArguments& arguments) {
+  const Plan p = make_plan(load_scenario(arguments.scenario, arguments.overrides));
+  if (!arguments.json.empty()) write_atomically(arguments.json, plan_json(p));
+  fmt::print("{}", plan_text(p));
+  if (!arguments.json.empty()) fmt::print("json: {}\n", arguments.json);
+  if (std::fflush(stdout) != 0)
+    throw UserError("cannot write to standard output: the disk is full?");
+  return kOk;
+}
+
 int topo(const RunArguments& arguments) {
   const Scenario s = load_scenario(arguments.scenario, arguments.overrides);
   uint32_t ranks = 0;
@@ -124,6 +136,7 @@ int trace_info(const std::string& where, const std::string& groups) {
   const chakra::Summary s = chakra::summarise(set);
   fmt::print("{}: {} ranks, {} nodes\n", where, set.ranks.size(), s.nodes);
   auto row = [](const char* name, auto value) { fmt::print("  {:22} {}\n", name, value); };
+  row("dialect", set.ranks[0].dialect);
   row("compute", s.comp);
   row("of these on the host", s.cpu_ops);
   row("send", s.send);
@@ -225,6 +238,10 @@ int main_checked(int argc, char** argv) {
   scenario_options(run_cmd);
   run_cmd->add_option("--out", arguments.overrides.output_dir, "output folder");
   run_cmd->add_flag("-q,--quiet", arguments.quiet, "no progress, no summary");
+  CLI::App* plan_cmd =
+      app.add_subcommand("plan", "resolve a scenario and say what a run would move and cost");
+  scenario_options(plan_cmd);
+  plan_cmd->add_option("--json", arguments.json, "also write the plan to this file");
   CLI::App* topo_cmd = app.add_subcommand("topo", "build the fabric of a scenario and count it");
   scenario_options(topo_cmd);
   CLI::App* trace_cmd = app.add_subcommand("trace", "look at Chakra traces");
@@ -258,6 +275,7 @@ int main_checked(int argc, char** argv) {
     throw UserError(e.what(), "see trainyard --help");
   }
   if (run_cmd->parsed()) return run(arguments);
+  if (plan_cmd->parsed()) return plan(arguments);
   if (topo_cmd->parsed()) return topo(arguments);
   if (info_cmd->parsed()) return trace_info(where, groups);
   if (validate_cmd->parsed()) return trace_validate(where, groups);

@@ -687,6 +687,85 @@ Chart link_heat_map(const Result& result) {
   return chart;
 }
 
+Chart link_sparklines(const Result& result) {
+  const LinkSeries& series = result.link_series;
+  Chart chart;
+  std::vector<size_t> shown;
+  int64_t windows = 0;
+  for (const size_t i : hottest_links(result, 8)) {
+    if (i >= series.links.size() || series.links[i].empty()) continue;
+    shown.push_back(i);
+    windows = std::max(windows, series.links[i].back().window + 1);
+  }
+  if (shown.empty()) return chart;
+  // A bin is a whole number of windows and at least two pixels wide.
+  const int64_t per_bin = std::max<int64_t>(1, (windows + 399) / 400);
+  const auto bins = static_cast<size_t>((windows + per_bin - 1) / per_bin);
+  const Time bin_time = series.window * per_bin;
+  const Axis axis(Time(), bin_time * static_cast<int64_t>(bins), 9, false);
+
+  constexpr double kBusy = 24, kQueue = 14, kRow = 50;
+  std::string labels, plot;
+  const double bottom = 18 + kRow * static_cast<double>(shown.size());
+  axis.draw(16, bottom, 11, plot);
+  double y = 18;
+  for (const size_t i : shown) {
+    const LinkRecord& link = result.links[i];
+    std::vector<int64_t> bytes(bins), queue(bins), paused(bins);
+    int64_t standing = 0, deepest = 1;
+    size_t filled = 0;
+    for (const LinkSeries::Row& row : series.links[i]) {
+      const auto bin = static_cast<size_t>(row.window / per_bin);
+      for (; filled <= bin; ++filled) queue[filled] = standing;
+      bytes[bin] += row.bytes;
+      paused[bin] += row.paused_ps;
+      queue[bin] = std::max(queue[bin], row.queue_max_bytes);
+      standing = row.queue_bytes;
+      deepest = std::max(deepest, row.queue_max_bytes);
+    }
+    const auto area = [&](const char* css, double base, double height, const auto& ratio) {
+      std::string path;
+      for (size_t b = 0; b < bins; ++b) {
+        const double h = height * std::clamp(ratio(b), 0.0, 1.0);
+        if (h < 0.05) continue;
+        fmt::format_to(std::back_inserter(path), "M{:.1f} {:.1f}v-{:.1f}H{:.1f}v{:.1f}z",
+                       axis.x(bin_time * static_cast<int64_t>(b)), base, h,
+                       axis.x(bin_time * static_cast<int64_t>(b + 1)), h);
+      }
+      if (!path.empty()) {
+        fmt::format_to(std::back_inserter(plot), "<path class=\"{}\" d=\"{}\"/>\n", css, path);
+      }
+    };
+    const double full = static_cast<double>(link.rate.bps()) / 8 * bin_time.seconds();
+    fmt::format_to(std::back_inserter(plot), "<g><title>{}</title>\n",
+                   escape_lines(link_title(result, link)));
+    fmt::format_to(std::back_inserter(plot),
+                   "<rect class=\"lane\" x=\"0\" y=\"{:.0f}\" width=\"{:.0f}\" "
+                   "height=\"{:.0f}\"/>\n",
+                   y, kPlotWidth, kBusy);
+    area("s-comp", y + kBusy, kBusy,
+         [&](size_t b) { return static_cast<double>(bytes[b]) / full; });
+    area("s-comm", y + kBusy + 3 + kQueue, kQueue,
+         [&](size_t b) { return static_cast<double>(queue[b]) / static_cast<double>(deepest); });
+    area("s-thin", y + kBusy + 3, 3, [&](size_t b) {
+      return static_cast<double>(paused[b]) / static_cast<double>(bin_time.ps());
+    });
+    plot += "</g>\n";
+    label(kLabelWidth - 6, y + 12, "rank", "end",
+          shortened(printable(link.from), 24, "\u2026") + " \u2192", labels);
+    label(kLabelWidth - 6, y + 25, "rank", "end", shortened(printable(link.to), 24, "\u2026"),
+          labels);
+    label(kLabelWidth - 6, y + 38, "stream", "end", "queue up to " + pretty(deepest), labels);
+    y += kRow;
+  }
+  chart.svg = beside("Busiest links over time", labels, plot, bottom + 4, false);
+  chart.note = fmt::format(
+      "Upper band: part of the line rate in use, up to 100 %. Lower band: largest egress queue, "
+      "each link on a scale of its own. One step is {}. All is in link_series.csv.",
+      pretty(bin_time));
+  return chart;
+}
+
 std::string heat_legend() {
   std::string out = "<p class=\"legend\"><span><i class=\"k h0\"></i>unused</span>";
   for (size_t i = 0; i < kHeatBounds.size(); ++i) {

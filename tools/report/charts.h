@@ -23,6 +23,8 @@ Chart rank_bars(const Result& result);
 /// One cell per directed link, or per run of neighbouring links beyond kMaxCells.
 inline constexpr size_t kMaxCells = 2000;
 Chart link_heat_map(const Result& result);
+/// Utilisation and queue of the 8 busiest links over time; empty without a time series.
+Chart link_sparklines(const Result& result);
 /// The key to the colours of link_heat_map, as HTML.
 std::string heat_legend();
 

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "tools/report/analysis.h"
+#include "tools/report/atomic_file.h"
 #include "tools/report/report.h"
 #include "tools/report/text.h"
 
@@ -56,7 +58,9 @@ class Csv {
     out_ += '\n';
     row_started_ = false;
   }
-  std::string take() { return std::move(out_); }
+  [[nodiscard]] size_t size() const { return out_.size(); }
+  /// What was written since the last call.
+  std::string take() { return std::exchange(out_, std::string()); }
 
  private:
   void separate() {
@@ -128,6 +132,22 @@ std::string ranks_csv(const Result& result) {
     csv.time(rank.exposed_comm + rank.hidden_comm).end_row();
   }
   return csv.take();
+}
+
+void write_link_series_csv(const Result& result, const std::string& path) {
+  AtomicFile file(path);
+  Csv csv("link_from,link_to,t_ns,bytes,queue_bytes,queue_max_bytes,paused_ns,link_id");
+  const LinkSeries& series = result.link_series;
+  for (size_t i = 0; i < series.links.size() && i < result.links.size(); ++i) {
+    for (const LinkSeries::Row& row : series.links[i]) {
+      csv.text(result.links[i].from).text(result.links[i].to).time(series.window * row.window);
+      csv.number(row.bytes).number(row.queue_bytes).number(row.queue_max_bytes);
+      csv.time(Time::ps(row.paused_ps)).number(i).end_row();  // parallel links share names
+      if (csv.size() > (1U << 20)) file.write(csv.take());
+    }
+  }
+  file.write(csv.take());
+  file.commit();
 }
 
 }  // namespace trainyard

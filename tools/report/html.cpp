@@ -454,6 +454,14 @@ void links(const Result& result, std::string& out) {
                    counted(result.links.size(), "directed link", "directed links")),
        out);
   close_section(out);
+
+  const report::Chart series = report::link_sparklines(result);
+  if (series.svg.empty()) return;
+  open_section("link-series", "Busiest links over time", out);
+  legend({{"s-comp", "in use"}, {"s-comm", "queue"}, {"s-thin", "paused by PFC"}}, out);
+  out += series.svg;
+  note(series.note, out);
+  close_section(out);
 }
 
 void flows(const Result& result, std::string& out) {

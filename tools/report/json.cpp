@@ -222,6 +222,13 @@ std::string result_json(const Result& result) {
   for (const CollectiveRecord& c : result.collectives) collectives.push_back(collective_row(c));
   doc["flows"] = flow_summary(result);
   doc["links"] = link_summary(result);
+  if (result.link_series.window > Time()) {
+    size_t rows = 0;
+    for (const auto& link : result.link_series.links) rows += link.size();
+    doc["link_series"] = {{"window_ns", exact(result.link_series.window)},
+                          {"asked_window_ns", exact(result.link_series.asked)},
+                          {"row_count", rows}};
+  }
   doc["checks"] = checks(result);
   Json& settings = doc["settings"] = Json::object();
   for (const auto& [key, value] : result.settings) settings[report::valid_utf8(key)] = text(value);

@@ -9,7 +9,8 @@
 
 namespace trainyard {
 
-/// Text written to `path` atomically. Throws UserError (path, reason) when it cannot be written.
+/// Text written to `path` atomically (AtomicFile does it piece by piece). Throws UserError (path,
+/// reason) when it cannot be written.
 void write_atomically(const std::string& path, const std::string& content);
 
 /// result.json: schema-versioned, every number with its unit in its key.
@@ -20,6 +21,17 @@ std::string flows_csv(const Result& result);
 std::string collectives_csv(const Result& result);
 std::string links_csv(const Result& result);
 std::string ranks_csv(const Result& result);
+/// One row per window of a link in which something changed, see LinkSeries. Written piece by piece.
+void write_link_series_csv(const Result& result, const std::string& path);
+
+/// Bounds of a Perfetto trace.
+struct PerfettoLimits {
+  size_t arrows = 100'000;    ///< transfers drawn as arrows, the slowest first
+  size_t counter_links = 32;  ///< links with counters, the busiest first
+};
+/// Chrome trace-event JSON, gzipped, for ui.perfetto.dev. Written piece by piece.
+void write_perfetto(const Result& result, const std::string& path,
+                    const PerfettoLimits& limits = {});
 /// One self-contained page: headline, "How far to trust this", timeline and link heat map as
 /// inline SVG, tables. No script is needed to read it.
 std::string report_html(const Result& result);
@@ -27,7 +39,8 @@ std::string report_html(const Result& result);
 std::string summary_text(const Result& result);
 
 /// Writes result.json, flows.csv, collectives.csv, links.csv, ranks.csv and report.html into
-/// `dir`, which is created. Files that would be empty (no collective ran) are not written.
+/// `dir`, which is created, and link_series.csv and trace.json.gz where they were asked for. Files
+/// that would be empty (no collective ran) are not written.
 void write_all(const Result& result, const std::string& dir);
 
 }  // namespace trainyard

@@ -111,7 +111,7 @@ details > summary { cursor: pointer; padding: 6px 0; color: var(--fg); }
 .s-comm { fill: var(--comm); background: var(--comm); }
 .s-host { fill: var(--host); background: var(--host); }
 .s-wait { fill: url(#hatch); }
-.s-thin { fill: var(--wait); }
+.s-thin { fill: var(--wait); background: var(--wait); }
 .s-idle { fill: var(--idle); background: var(--idle); }
 .hatch-ground { fill: var(--wait-bg); }
 .hatch-line { fill: var(--wait); }

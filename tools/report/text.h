@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Text helpers shared by the report writers. Internal to tools/report.
+// Text helpers shared by the report writers. Internal to tools/.
 #pragma once
 
 #include <cstdint>

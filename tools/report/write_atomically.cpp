@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "sim/errors.h"
+#include "tools/report/atomic_file.h"
 #include "tools/report/report.h"
 
 namespace trainyard {
@@ -59,40 +60,57 @@ int write_fully(int fd, std::string_view content) {
 
 }  // namespace
 
-void write_atomically(const std::string& path, const std::string& content) {
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   struct stat existing = {};
-  const bool exists = ::stat(path.c_str(), &existing) == 0;
-  if (exists && S_ISDIR(existing.st_mode)) fail(path, "cannot write the file", EISDIR);
+  const bool exists = ::stat(path_.c_str(), &existing) == 0;
+  if (exists && S_ISDIR(existing.st_mode)) fail(path_, "cannot write the file", EISDIR);
   if (exists && !S_ISREG(existing.st_mode)) {
     // A terminal or a pipe: renaming over it would replace the device by a file.
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (fd < 0) fail(path, "cannot open for writing", errno);
-    const int error = write_fully(fd, content);
-    ::close(fd);
-    if (error != 0) fail(path, "cannot write", error);
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd_ < 0) fail(path_, "cannot open for writing", errno);
     return;
   }
-  std::string target = path;
+  target_ = path_;
   if (exists) {
     // The rename must replace the file that a link points to, not the link.
     std::error_code ignored;
-    const fs::path real = fs::canonical(path, ignored);
-    if (!ignored) target = real.string();
+    const fs::path real = fs::canonical(path_, ignored);
+    if (!ignored) target_ = real.string();
   }
-
   static std::atomic<uint32_t> counter{0};
-  const std::string temporary = fmt::format("{}.{}.{}.tmp", target, ::getpid(), counter++);
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) fail(path, "cannot write the file", errno);
-  int error = write_fully(fd, content);
-  // Without it, a crash of the machine soon after may leave an empty file under the final name.
-  if (error == 0 && ::fsync(fd) != 0) error = errno;
-  if (::close(fd) != 0 && error == 0) error = errno;
-  if (error == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) error = errno;
-  if (error != 0) {
-    ::unlink(temporary.c_str());
-    fail(path, "cannot write the file", error);
+  temporary_ = fmt::format("{}.{}.{}.tmp", target_, ::getpid(), counter++);
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd_ < 0) {
+    temporary_.clear();
+    fail(path_, "cannot write the file", errno);
   }
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::string_view content) {
+  if (const int error = write_fully(fd_, content); error != 0) {
+    fail(path_, "cannot write the file", error);
+  }
+}
+
+void AtomicFile::commit() {
+  const bool device = temporary_.empty();
+  // Without it, a crash of the machine soon after may leave an empty file under the final name.
+  int error = !device && ::fsync(fd_) != 0 ? errno : 0;
+  if (::close(std::exchange(fd_, -1)) != 0 && error == 0 && !device) error = errno;
+  if (error == 0 && !device && ::rename(temporary_.c_str(), target_.c_str()) != 0) error = errno;
+  if (error != 0) fail(path_, "cannot write the file", error);
+  temporary_.clear();
+}
+
+void write_atomically(const std::string& path, const std::string& content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
 }
 
 void write_all(const Result& result, const std::string& dir) {
@@ -103,6 +121,22 @@ void write_all(const Result& result, const std::string& dir) {
   if (!fs::is_directory(folder, error)) {
     fail(folder.string(), "cannot use as output folder", ENOTDIR);
   }
+
+  const auto remove_stale = [&](const std::string& path) {
+    // A file of an earlier run in the same folder would pass for one of this run.
+    fs::remove(path, error);
+    if (error) fail(path, "cannot remove the file of an earlier run", error.value());
+  };
+  const std::string series = (folder / "link_series.csv").string();
+  const std::string trace = (folder / "trace.json.gz").string();
+  if (result.link_series.links.empty())
+    remove_stale(series);
+  else
+    write_link_series_csv(result, series);
+  if (result.perfetto)
+    write_perfetto(result, trace);
+  else
+    remove_stale(trace);
 
   // result.json comes last: where it is new, everything beside it is.
   const std::pair<const char*, std::string> files[] = {
@@ -118,9 +152,7 @@ void write_all(const Result& result, const std::string& dir) {
       write_atomically(path, content);
       continue;
     }
-    // A table of an earlier run in the same folder would pass for one of this run.
-    fs::remove(path, error);
-    if (error) fail(path, "cannot remove the file of an earlier run", error.value());
+    remove_stale(path);
   }
 }
 

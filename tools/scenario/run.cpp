@@ -88,22 +88,6 @@ void drain(Fabric& fabric) {
   while (fabric.next_event() != Time::infinity()) fabric.advance(Time::infinity(), ignored);
 }
 
-std::vector<Flow> build_flows(const Scenario& s, uint32_t ranks) {
-  std::vector<Flow> flows;
-  for (const ModelChoice& t : s.traffic) {
-    if (ranks < 2) {
-      throw UserError(t.pos,
-                      "traffic needs at least 2 ranks, the fabric has " + std::to_string(ranks),
-                      "raise cluster.nodes or cluster.gpus_per_node");
-    }
-    const TrafficRequest request{ranks, s.seed, s.base_dir, t.pos};
-    const auto& make = Registry::instance().factory<TrafficFactory>("traffic", t.kind);
-    const auto more = make(request, t.params);
-    flows.insert(flows.end(), more.begin(), more.end());
-  }
-  return flows;
-}
-
 void run_traffic(const std::vector<Flow>& flows, Fabric& fabric, ProgressGate& progress,
                  Result& result) {
   for (size_t i = 0; i < flows.size(); ++i) {
@@ -142,6 +126,12 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
   auto note = [&](const std::string& topic, const std::string& text, bool caution) {
     r.trust.push_back({topic, text, caution});
   };
+  if (!r.collectives.empty()) {
+    note("collectives",
+         "bytes, links, switches and queues only; NCCL's software latency per step is not "
+         "modelled, so collectives below about 1 MiB come out too fast",
+         true);
+  }
   if (import != nullptr) {
     if (r.compute_source == "trace") {
       note("compute times",
@@ -156,10 +146,6 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
                "bound; compare designs, do not promise times",
            true);
     }
-    note("collectives",
-         "bytes, links, switches and queues only; NCCL's software latency per step is not "
-         "modelled, so collectives below about 1 MiB come out too fast",
-         true);
     if (import->element_bytes != 1) {
       note("sizes",
            "the trace counts elements; " + std::to_string(import->element_bytes) +
@@ -217,6 +203,7 @@ Topology build_topology(const Scenario& s, uint32_t ranks) {
                                        std::to_string(s.gpus_per_node) + " GPUs are more than " +
                                        std::to_string(kMostGpus));
   }
+  request.nodes_auto = s.nodes == 0;
   request.base_dir = s.base_dir;
   request.pos = s.topology.pos;
   const auto& make = Registry::instance().factory<TopologyFactory>("topology", s.topology.kind);
@@ -242,6 +229,59 @@ Topology build_topology(const Scenario& s, uint32_t ranks) {
   return t;
 }
 
+Workload load_workload(const Scenario& s) {
+  Workload w;
+  try {
+    const chakra::TraceSet set = chakra::read_set(s.chakra, s.group_file);
+    w.import = import_chakra(set, s.name, {s.element_bytes, s.strict, s.launch_order});
+  } catch (const UserError& e) {
+    // What is wrong inside a file is told by that file, what cannot be found by the scenario.
+    std::error_code error;
+    if (std::filesystem::is_regular_file(e.pos().file, error)) throw;
+    throw UserError(s.workload_pos, e.what());
+  } catch (const std::filesystem::filesystem_error& e) {
+    throw UserError(s.workload_pos, "cannot look for " + s.chakra + ": " + e.code().message());
+  }
+  if (w.import.summary.nodes == 0) {
+    throw UserError(s.workload_pos, "the trace " + s.chakra + " holds no operation");
+  }
+  std::string kind = s.compute.kind;
+  if (kind == "auto") kind = w.import.has_durations || !w.import.has_flops ? "trace" : "roofline";
+  if (kind == "trace" && !w.import.has_durations && w.import.has_flops) {
+    throw UserError(s.compute.pos, "the trace carries FLOPs but no durations",
+                    "use 'compute: {model: roofline}'");
+  }
+  w.compute =
+      Registry::instance().factory<ComputeFactory>("compute", kind)(s.compute.params, s.device);
+  return w;
+}
+
+bool is_collective_traffic(const Scenario& s) {
+  size_t n = 0;
+  for (const ModelChoice& t : s.traffic) n += t.kind == "collective" ? 1 : 0;
+  if (n != 0 && n != s.traffic.size()) {
+    throw UserError(s.traffic[0].pos, "collectives beside other traffic patterns are not built yet",
+                    "put them into scenarios of their own");
+  }
+  return n != 0;
+}
+
+std::vector<Flow> build_flows(const Scenario& s, uint32_t ranks) {
+  std::vector<Flow> flows;
+  for (const ModelChoice& t : s.traffic) {
+    if (ranks < 2) {
+      throw UserError(t.pos,
+                      "traffic needs at least 2 ranks, the fabric has " + std::to_string(ranks),
+                      "raise cluster.nodes or cluster.gpus_per_node");
+    }
+    const TrafficRequest request{ranks, s.seed, s.base_dir, t.pos};
+    const auto& make = Registry::instance().factory<TrafficFactory>("traffic", t.kind);
+    const auto more = make(request, t.params);
+    flows.insert(flows.end(), more.begin(), more.end());
+  }
+  return flows;
+}
+
 PacketConfig packet_config(const Scenario& s) {
   return make_packet_config(s.transport.params, s.congestion.kind, s.congestion.params,
                             s.ecmp.params, s.buffer.params, s.pfc.params, s.ecn.params, s.seed);
@@ -261,25 +301,9 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   const bool workload = !s.chakra.empty();
   std::unique_ptr<ComputeModel> compute;
   if (workload) {
-    try {
-      const chakra::TraceSet set = chakra::read_set(s.chakra, s.group_file);
-      import = import_chakra(set, s.name, {s.element_bytes, s.strict});
-    } catch (const UserError& e) {
-      // What is wrong inside a file is told by that file, what cannot be found by the scenario.
-      if (std::filesystem::is_regular_file(e.pos().file)) throw;
-      throw UserError(s.workload_pos, e.what());
-    }
-    if (import.summary.nodes == 0) {
-      throw UserError(s.workload_pos, "the trace " + s.chakra + " holds no operation");
-    }
-    std::string kind = s.compute.kind;
-    if (kind == "auto") kind = import.has_durations || !import.has_flops ? "trace" : "roofline";
-    if (kind == "trace" && !import.has_durations && import.has_flops) {
-      throw UserError(s.compute.pos, "the trace carries FLOPs but no durations",
-                      "use 'compute: {model: roofline}'");
-    }
-    compute =
-        Registry::instance().factory<ComputeFactory>("compute", kind)(s.compute.params, s.device);
+    Workload loaded = load_workload(s);
+    import = std::move(loaded.import);
+    compute = std::move(loaded.compute);
     r.compute_source = compute->source();
     r.rank_classes = static_cast<uint32_t>(import.rank_classes);
   } else {
@@ -310,13 +334,22 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   r.complete_at_last_ack = !config.complete_at_receiver;
   PacketFabric fabric(topology, config);
   fabric.record_rates(hooks.rates);
-  const auto flows = workload ? std::vector<Flow>() : build_flows(s, r.ranks);
+  if (s.link_window > Time()) fabric.record_links(s.link_window);
+  const bool collectives = is_collective_traffic(s);
+  if (collectives) {
+    std::vector<Params> entries;
+    for (const auto& t : s.traffic) entries.push_back(t.params);
+    import.job = collective_job(s.name, r.ranks, entries);
+    compute = Registry::instance().factory<ComputeFactory>("compute", "trace")(Params(), s.device);
+  }
+  const auto flows = workload || collectives ? std::vector<Flow>() : build_flows(s, r.ranks);
   r.setup_wall_s = seconds_since(started);
   const auto run_started = Clock::now();
 
-  SpanKeeper spans(200'000);
+  // A trace viewer zooms in, the picture of the report does not.
+  SpanKeeper spans(s.perfetto ? 2'000'000 : 200'000);
   uint64_t timeline_fingerprint = 0;
-  if (workload) {
+  if (workload || collectives) {
     uint64_t ops = 0;
     for (const auto& p : import.job.ranks) ops += p.graph->ops.size();
     ProgressGate progress(hooks, fabric, ops);
@@ -360,6 +393,13 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   r.totals = fabric.totals();
   r.flows = fabric.transfers();
   r.links = fabric.links();
+  r.perfetto = s.perfetto;
+  r.link_series = fabric.take_link_series();
+  if (r.link_series.window != r.link_series.asked) {
+    r.warnings.push_back("output.telemetry.links: windows of " + print_time(r.link_series.asked) +
+                         " would give more than " + std::to_string(LinkTelemetry::kMostRows) +
+                         " rows; they are " + print_time(r.link_series.window) + " long instead");
+  }
   r.spans = std::move(spans.spans);
   r.spans_dropped = spans.dropped;
   r.fingerprint = fabric.fingerprint() + timeline_fingerprint;

@@ -10,6 +10,8 @@
 #include "network/topology.h"
 #include "tools/report/result.h"
 #include "tools/scenario/scenario.h"
+#include "workload/chakra_importer.h"
+#include "workload/traffic.h"
 
 namespace trainyard {
 
@@ -31,7 +33,23 @@ struct RunHooks {
 /// The topology of a scenario. `ranks` is what the workload needs (0: no workload).
 Topology build_topology(const Scenario& scenario, uint32_t ranks);
 
+/// What a scenario's trace says, and the compute model that it settles.
+struct Workload {
+  ChakraImport import;
+  std::unique_ptr<ComputeModel> compute;
+};
+
+/// Reads the trace of a scenario that has one.
+Workload load_workload(const Scenario& scenario);
+
+/// The flows of a scenario's traffic, in order of issue.
+std::vector<Flow> build_flows(const Scenario& scenario, uint32_t ranks);
+
 PacketConfig packet_config(const Scenario& scenario);
+
+/// True when the traffic is a list of collectives, which run as a job. Throws UserError when they
+/// are mixed with other patterns.
+bool is_collective_traffic(const Scenario& scenario);
 
 /// Runs to the end. A hang, a drop in a lossless class or an interrupt does not throw: the Result
 /// then holds what was done so far, with `complete` false and the reason. Bad input throws

@@ -184,30 +184,18 @@ ModelChoice read_model(Block& block, const std::string& category, const std::str
   return m;
 }
 
-std::string origin_text(const Origin& o) {
-  switch (o.kind) {
-    case Origin::Kind::default_value:
-      return "default";
-    case Origin::Kind::preset:
-      return "preset " + fs::path(o.pos.file).filename().string() + ":" +
-             std::to_string(o.pos.line);
-    case Origin::Kind::user:
-      return "line " + std::to_string(o.pos.line);
-    case Origin::Kind::command_line:
-      return "command line";
-  }
-  return "";
-}
-
 void list_setting(Scenario& s, const std::string& key, const std::string& value,
-                  const Origin& origin) {
+                  const Origin& origin, const std::string& source = {}) {
   s.settings.emplace_back(key, value + "  (" + origin_text(origin) + ")");
+  const bool by_default = origin.kind == Origin::Kind::default_value;
+  s.resolved.push_back({key, value, origin, by_default ? source : ""});
 }
 
 void list_settings(Scenario& s, const std::string& prefix, const Params& params) {
   for (const auto& name : params.names()) {
     if (!params.text(name).empty()) {
-      list_setting(s, prefix + name, params.text(name), params.origin(name));
+      list_setting(s, prefix + name, params.text(name), params.origin(name),
+                   params.spec(name).source);
     }
   }
 }
@@ -238,7 +226,8 @@ void merge_preset(ConfigNode& block, const std::string& folder, const std::strin
     throw UserError(name->origin.pos, "the " + folder + " preset must be one name");
   }
   const fs::path file = fs::path(config_dir()) / folder / (name->text + ".yaml");
-  if (!fs::exists(file)) {
+  std::error_code error;  // a name may be too long for the file system
+  if (name->text.find('/') != std::string::npos || !fs::exists(file, error)) {
     std::string known;
     std::vector<std::string> names;
     if (fs::is_directory(file.parent_path())) {
@@ -346,12 +335,18 @@ void read_workload(Block& root, Scenario& s) {
   s.element_bytes = element.is_word("element_bytes", "auto") ? 0 : element.integer("element_bytes");
   const Params strict = b.one({"strict", PT::boolean, "false", "", "", {}, "", ""});
   s.strict = strict.boolean("strict");
+  const Params order = b.one({"launch_order", PT::choice, "after_compute", "", "",
+                              {"blocking", "after_compute", "free"}, "", ""});
+  s.launch_order = order.is_word("launch_order", "blocking") ? LaunchOrder::blocking
+                   : order.is_word("launch_order", "free")   ? LaunchOrder::free
+                                                             : LaunchOrder::after_compute;
   b.finish();
   if (!chakra.empty()) {
     list_setting(s, "workload.chakra", s.chakra, b.origin("chakra"));
     if (!groups.empty()) list_setting(s, "workload.groups", s.group_file, b.origin("groups"));
     list_settings(s, "workload.", element);
     list_settings(s, "workload.", strict);
+    list_settings(s, "workload.", order);
   }
   if (b.present() && s.chakra.empty()) {
     throw UserError(b.pos(), "workload needs 'chakra: PREFIX'",
@@ -371,7 +366,6 @@ void read_traffic(Block& root, Scenario& s) {
     if (!b.present())
       throw UserError(list->origin.pos, "traffic[" + std::to_string(i) + "] is empty");
     const std::string pattern = b.text("pattern", "");
-    if (pattern == "collective") not_built(b.key_pos("pattern"), "traffic pattern: collective");
     if (pattern.empty()) {
       std::string known;
       for (const auto& n : Registry::instance().names("traffic")) {
@@ -419,6 +413,21 @@ void read_simulation(Block& root, Scenario& s) {
 
 }  // namespace
 
+std::string origin_text(const Origin& o) {
+  switch (o.kind) {
+    case Origin::Kind::default_value:
+      return "default";
+    case Origin::Kind::preset:
+      return "preset " + fs::path(o.pos.file).filename().string() + ":" +
+             std::to_string(o.pos.line);
+    case Origin::Kind::user:
+      return "line " + std::to_string(o.pos.line);
+    case Origin::Kind::command_line:
+      return "command line";
+  }
+  return "";
+}
+
 std::string config_dir() {
   if (const char* dir = std::getenv("TRAINYARD_CONFIGS"); dir != nullptr && *dir != '\0')
     return dir;
@@ -439,7 +448,8 @@ std::vector<std::string> device_names() {
 
 DeviceCard load_device(const std::string& name, const SourcePos& pos) {
   const fs::path file = fs::path(config_dir()) / "devices" / (name + ".yaml");
-  if (name.find('/') != std::string::npos || !fs::exists(file)) {
+  std::error_code error;  // a name may be too long for the file system
+  if (name.find('/') != std::string::npos || !fs::exists(file, error)) {
     std::string known;
     for (const auto& n : device_names()) known += (known.empty() ? "" : ", ") + n;
     throw UserError(pos, "unknown device '" + name + "'",
@@ -526,9 +536,18 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   Block output = b.block("output");
   const std::string dir = output.text("dir", "out/" + slug(s.name));
   s.output_dir = overrides.output_dir.empty() ? dir : overrides.output_dir;
-  output.refuse("trace");
-  output.refuse("telemetry");
+  const Params trace =
+      output.one({"trace", ParamType::choice, "none", "", "", {"none", "perfetto"}, "", ""});
+  s.perfetto = trace.text("trace") == "perfetto";
+  Block telemetry = output.block("telemetry");
+  const Params windows =
+      telemetry.one({"links", ParamType::time, "off", "1ns", "1h", {"off"}, "", ""});
+  if (!windows.is_word("links", "off")) s.link_window = windows.time("links");
+  telemetry.refuse("qp");
+  telemetry.finish();
   output.finish();
+  list_settings(s, "output.", trace);
+  list_settings(s, "output.telemetry.", windows);
   b.finish();
 
   if (s.chakra.empty() && s.traffic.empty()) {

@@ -12,6 +12,7 @@
 #include "sim/compute_model.h"
 #include "sim/params.h"
 #include "tools/scenario/config_node.h"
+#include "workload/chakra_importer.h"
 
 namespace trainyard {
 
@@ -21,6 +22,16 @@ struct ModelChoice {
   Params params;
   SourcePos pos;
 };
+
+/// A value of the resolved scenario and where it comes from.
+struct Setting {
+  std::string key, value;
+  Origin origin;
+  std::string source;  ///< of a default or a card: fact id or document; may be empty
+};
+
+/// "line 12", "preset rocev2.yaml:3", "command line", "default".
+std::string origin_text(const Origin& origin);
 
 struct Scenario {
   std::string file, base_dir;
@@ -41,6 +52,7 @@ struct Scenario {
   std::string group_file;
   SourcePos workload_pos;
   int64_t element_bytes = 0;
+  LaunchOrder launch_order = LaunchOrder::after_compute;
   bool strict = false;
   std::vector<ModelChoice> traffic;
 
@@ -48,8 +60,11 @@ struct Scenario {
   ModelChoice compute;  ///< kind "auto" is settled when the trace is read
 
   std::string output_dir;
+  bool perfetto = false;  ///< output.trace
+  Time link_window;       ///< output.telemetry.links; zero: off
   /// key -> "value    (origin)" for reports, in the order of the grammar.
   std::vector<std::pair<std::string, std::string>> settings;
+  std::vector<Setting> resolved;  ///< the same, origin kept apart
   std::vector<std::string> warnings;
 };
 

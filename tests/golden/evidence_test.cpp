@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+// The engine against published flow completion times, from inputs that this repository carries:
+// topologies by our own generators, flow lists below. No other file is needed.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/golden/published_sets.h"
+#include "tools/scenario/run.h"
+
+namespace trainyard {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kGolden = fs::path(TRAINYARD_SOURCE_DIR) / "scenarios" / "golden";
+
+struct Case {
+  std::string peer, set, kind, scenario;
+  double tolerance_pct = 0;
+  std::vector<std::string> settings;
+};
+
+std::vector<std::string> split(const std::string& line, char by) {
+  std::vector<std::string> out;
+  std::istringstream in(line);
+  for (std::string field; std::getline(in, field, by);) out.push_back(field);
+  return out;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  std::ifstream in(kGolden / "cases.csv");
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const auto f = split(line, ',');
+    all.push_back({f.at(0), f.at(1), f.at(2), f.at(4), std::stod(f.at(3)), split(f.at(5), ';')});
+  }
+  return all;
+}
+
+/// The network and flows of a set, by our own generators (docs/reproduce.md).
+std::vector<std::string> inputs(const std::string& set, const fs::path& scratch) {
+  const auto file = [](const fs::path& p) {
+    return "traffic=[{pattern: file, path: " + p.string() + "}]";
+  };
+  const auto topology = [](const std::string& path) {
+    return "fabric.topology.path=" + (kGolden / path).string();
+  };
+  const std::string hosts = "cluster={nodes: auto, gpus_per_node: 1}";
+  if (set.rfind("S1", 0) == 0) {
+    int64_t bytes = 10'000'000;
+    if (set == "S1-mlx-1byte") bytes = 1;
+    if (set == "S1-mlx-1pkt") bytes = 1000;
+    if (set == "S1-mlx-2pkt") bytes = 2000;
+    std::ofstream(scratch / "one.csv") << "0,0,1," << bytes << ",0\n";
+    return {topology("two-hosts.txt"), file(scratch / "one.csv")};
+  }
+  if (set.rfind("S2", 0) == 0) {
+    return {topology("nine-hosts.txt"),
+            "traffic=[{pattern: incast, dst: 8, fan_in: 8, size: 2MB}]"};
+  }
+  if (set.rfind("S3", 0) == 0) {
+    return {topology("dumbbell.txt"), file(kGolden / "two-flows.csv")};
+  }
+  if (set.rfind("S4", 0) == 0) {
+    return {"cluster={nodes: 16, gpus_per_node: 1}",
+            "fabric.topology={kind: leaf-spine, leaf_radix: 8, spine_radix: 4, nic: {rate: 100Gbps}, "
+            "link: {delay: 1us}, scale_up: {kind: none}}",
+            file(kGolden / "permutation16.csv")};
+  }
+  if (set.rfind("S5", 0) == 0) {
+    std::ofstream out(scratch / "all.csv");
+    int id = 0;
+    for (int a = 0; a < 16; ++a) {
+      for (int b = 0; b < 16; ++b) {
+        if (a != b) out << id++ << "," << a << "," << b << ",1000000,0\n";
+      }
+    }
+    return {hosts,
+            "fabric.topology={kind: fat-tree, k: 4, nic: {rate: 100Gbps}, link: {delay: 1us}, "
+            "scale_up: {kind: none}}",
+            file(scratch / "all.csv")};
+  }
+  return {hosts,
+          "fabric.topology={kind: fat-tree, k: 8, nic: {rate: 100Gbps}, link: {delay: 1us}, "
+          "scale_up: {kind: none}}",
+          "traffic=[{pattern: permutation, shift: 67, size: 10MB}]"};
+}
+
+struct Stats {
+  double mean = 0, median = 0, p99 = 0;
+};
+
+Stats stats_of(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  const size_t n = v.size();
+  Stats s;
+  for (const double x : v) s.mean += x / static_cast<double>(n);
+  s.median = n % 2 == 1 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]);
+  s.p99 = v[(99 * n + 99) / 100 - 1];
+  return s;
+}
+
+class Evidence : public testing::Test {
+ protected:
+  void SetUp() override {
+    scratch_ = fs::temp_directory_path() / ("trainyard_evidence_" + std::to_string(getpid()));
+    fs::create_directories(scratch_);
+  }
+  void TearDown() override { fs::remove_all(scratch_); }
+
+  Result run(const Case& c, int seed) const {
+    ScenarioOverrides overrides;
+    overrides.settings = c.settings;
+    for (const auto& s : inputs(c.set, scratch_)) overrides.settings.push_back(s);
+    // The base scenario names a file; a structured kind replaces the whole block.
+    overrides.settings.push_back("seed=" + std::to_string(seed));
+    Result r = run_scenario(load_scenario((kGolden / c.scenario).string(), overrides));
+    EXPECT_TRUE(r.complete) << r.incomplete_reason;
+    return r;
+  }
+  static std::vector<double> fcts(const Result& r) {
+    std::vector<double> v;
+    for (const auto& f : r.flows) {
+      v.push_back(static_cast<double>((f.acknowledged - f.start).ps()) * 1e-3);
+    }
+    return v;
+  }
+  static const PublishedSet& published(const Case& c) {
+    for (const auto& p : published_sets()) {
+      if (p.peer == c.peer && p.set == c.set) return p;
+    }
+    ADD_FAILURE() << "no constants for " << c.peer << "/" << c.set;
+    return published_sets().front();
+  }
+  /// Runs the sets of `kinds` whose names start with one of `prefixes`.
+  void check(const std::string& kinds, const std::string& prefix, int seeds);
+
+  fs::path scratch_;
+};
+
+void Evidence::check(const std::string& kind, const std::string& prefix, int seeds) {
+  size_t checked = 0;
+  for (const Case& c : cases()) {
+    if (c.kind != kind || c.set.rfind(prefix, 0) != 0) continue;
+    SCOPED_TRACE(c.peer + "/" + c.set);
+    const PublishedSet& p = published(c);
+    ++checked;
+    std::vector<Stats> all;
+    for (int seed = 1; seed <= seeds; ++seed) {
+      const auto ours = fcts(run(c, seed));
+      all.push_back(stats_of(ours));
+      if (kind != "exact" && kind != "step") continue;
+      ASSERT_EQ(p.fct_ns.empty() ? ours.size() : p.fct_ns.size(), ours.size());
+      for (size_t i = 0; i < p.fct_ns.size(); ++i) {
+        EXPECT_NEAR(1.0, ours[i] / static_cast<double>(p.fct_ns[i]), c.tolerance_pct / 100)
+            << "flow " << i;
+      }
+    }
+    const auto n = static_cast<double>(all.size());
+    const auto compare = [&](double Stats::*field, double theirs, double sd, double tolerance) {
+      double mean = 0;
+      for (const Stats& s : all) mean += s.*field / n;
+      // An ensemble agrees when it is within the tolerance or within three standard errors.
+      const double error = sd * std::sqrt(1.0 / n + 1.0 / p.runs);
+      EXPECT_LE(std::abs(mean - theirs), std::max(tolerance / 100 * theirs, 3 * error))
+          << "ours " << mean << ", theirs " << theirs;
+    };
+    if (kind == "random") {
+      compare(&Stats::mean, p.mean_ns, p.sd_mean_ns, 1.5);
+      compare(&Stats::median, p.median_ns, p.sd_median_ns, 2.5);
+      compare(&Stats::p99, p.p99_ns, p.sd_p99_ns, 4);
+    } else {
+      compare(&Stats::mean, p.mean_ns, 0, kind == "step-mean" ? c.tolerance_pct : 1);
+    }
+  }
+  EXPECT_GT(checked, 0U);
+}
+
+TEST_F(Evidence, OneFlow) {
+  check("exact", "S1", 1);
+}
+TEST_F(Evidence, IncastHeldByPfcOrWindows) {
+  check("exact", "S2", 1);
+}
+TEST_F(Evidence, SharedLink) {
+  check("exact", "S3", 1);
+}
+TEST_F(Evidence, PermutationOnLeafSpine) {
+  check("exact", "S4", 1);
+}
+TEST_F(Evidence, AllToAllOnFatTree) {
+  check("exact", "S5", 1);
+}
+TEST_F(Evidence, PermutationOn128Hosts) {
+  check("exact", "P1", 1);
+}
+TEST_F(Evidence, DeterministicMarking) {
+  check("step", "S", 1);
+}
+TEST_F(Evidence, DeterministicMarkingOverManyHops) {
+  check("step-mean", "S5", 1);
+}
+TEST_F(Evidence, RandomMarkingIncast) {
+  check("random", "S2", 20);
+}
+TEST_F(Evidence, RandomMarkingSharedLink) {
+  check("random", "S3", 20);
+}
+TEST_F(Evidence, RandomMarkingLeafSpine) {
+  check("random", "S4", 10);
+}
+TEST_F(Evidence, RandomMarkingFatTree) {
+  check("random", "S5", 4);
+}
+TEST_F(Evidence, slow_RandomMarkingOn128Hosts) {
+  check("random", "P1", 3);
+}
+
+}  // namespace
+}  // namespace trainyard
