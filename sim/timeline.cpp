@@ -79,6 +79,7 @@ struct Timeline::Message {
   uint32_t send_op = kNone, recv_op = kNone;
   uint32_t owner = kNone;  // of its transfer
   Time posted_send, posted_recv, start;
+  bool started = false, delivered = false;
   std::vector<uint64_t> key;
 };
 
@@ -433,25 +434,43 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
   (sending ? m.send_op : m.recv_op) = op;
   (sending ? m.posted_send : m.posted_recv) = now_;
   account(rank);
-  ++s.waiting;
-  if (m.send_op == kNone || m.recv_op == kNone) return;
-  const Op& send = ranks_[m.src].graph->ops[m.send_op];
-  const Op& recv = ranks_[m.dst].graph->ops[m.recv_op];
-  if (send.bytes != recv.bytes) {
-    throw SimulationError("message " + op_label(m.src, m.send_op) + " of rank " +
-                          std::to_string(m.src) + " has " + std::to_string(send.bytes) +
-                          " bytes, its receive " + op_label(m.dst, m.recv_op) + " on rank " +
-                          std::to_string(m.dst) + " expects " + std::to_string(recv.bytes));
+  const bool both = m.send_op != kNone && m.recv_op != kNone;
+  if (both) {
+    const int64_t sent = ranks_[m.src].graph->ops[m.send_op].bytes;
+    const int64_t expected = ranks_[m.dst].graph->ops[m.recv_op].bytes;
+    if (sent != expected) {
+      throw SimulationError("message " + op_label(m.src, m.send_op) + " of rank " +
+                            std::to_string(m.src) + " has " + std::to_string(sent) +
+                            " bytes, its receive " + op_label(m.dst, m.recv_op) + " on rank " +
+                            std::to_string(m.dst) + " expects " + std::to_string(expected));
+    }
   }
+  if (m.delivered) {
+    finished_.emplace_back(rank, op);  // an eager send was faster than its receive
+    open_messages_.erase(m.key);
+    return;
+  }
+  if (m.started) {
+    ++s.moving;
+    return;
+  }
+  if (!both && !(sending && options_.eager_sends)) {
+    ++s.waiting;
+    return;
+  }
+  m.started = true;
   m.start = now_;
-  for (const uint32_t r : {m.src, m.dst}) {
-    account(r);
-    --ranks_[r].waiting;
-    ++ranks_[r].moving;
-  }
+  ++s.moving;
+  const Op& send = ranks_[m.src].graph->ops[m.send_op];
   if (m.src != m.dst && send.bytes != 0) m.owner = static_cast<uint32_t>(owner_names_.size());
-  emit(m.src, m.send_op, Span::Kind::wait, m.posted_send, now_, m.owner, m.dst);
-  emit(m.dst, m.recv_op, Span::Kind::wait, m.posted_recv, now_, m.owner, m.src);
+  if (both) {
+    const uint32_t other = sending ? m.dst : m.src;
+    account(other);
+    --ranks_[other].waiting;
+    ++ranks_[other].moving;
+    emit(other, sending ? m.recv_op : m.send_op, Span::Kind::wait,
+         sending ? m.posted_recv : m.posted_send, now_, m.owner, rank);
+  }
   if (m.owner == kNone) {
     message_done(index);
     return;
@@ -470,14 +489,18 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
 
 void Timeline::message_done(uint32_t index) {
   Message& m = messages_[index];
-  for (const uint32_t r : {m.src, m.dst}) {
-    account(r);
-    --ranks_[r].moving;
+  const auto end = [&](uint32_t rank, uint32_t op, Span::Kind kind, Time begin) {
+    account(rank);
+    --ranks_[rank].moving;
+    emit(rank, op, kind, begin, now_, m.owner);
+    finished_.emplace_back(rank, op);
+  };
+  end(m.src, m.send_op, Span::Kind::send, m.start);
+  if (m.recv_op == kNone) {
+    m.delivered = true;  // the receive finds it here
+    return;
   }
-  emit(m.src, m.send_op, Span::Kind::send, m.start, now_, m.owner);
-  emit(m.dst, m.recv_op, Span::Kind::recv, m.start, now_, m.owner);
-  finished_.emplace_back(m.src, m.send_op);
-  finished_.emplace_back(m.dst, m.recv_op);
+  end(m.dst, m.recv_op, Span::Kind::recv, std::max(m.start, m.posted_recv));
   open_messages_.erase(m.key);
 }
 
@@ -598,6 +621,7 @@ std::string Timeline::describe_hang() const {
   }
   for (const auto& [key, index] : open_messages_) {
     const Message& m = messages_[index];
+    if (m.started) continue;
     if (++shown > 3) break;
     if (m.recv_op == kNone) {
       text += "; rank " + std::to_string(m.src) + " waits in " + op_label(m.src, m.send_op) +

@@ -5,7 +5,8 @@
 //   - an op starts when its dependencies have finished and its stream lets it (StreamOrder);
 //   - the k-th collective of a group on one member meets the k-th on every other (issue order);
 //     a mismatch of kind or size is an error that names both ops;
-//   - the k-th send of (src, dst, tag) meets the k-th recv; bytes move when both are posted;
+//   - the k-th send of (src, dst, tag) meets the k-th recv; bytes move when both are posted, or
+//     with eager sends when the send is;
 //   - events of one instant: first the fabric's completions by transfer id, then op ends by rank.
 #pragma once
 
@@ -35,6 +36,8 @@ class Recorder {
 struct TimelineOptions {
   bool complete_at_receiver = true;  ///< false: a message counts when the last ACK is back
   Placement placement;
+  /// A send moves its bytes as soon as it is posted; false: when its receive is posted, too.
+  bool eager_sends = false;
   Time collective_timeout = Time::infinity();  ///< first arrival to finish; longer fails the run
   /// Called now and then with the simulated time and ops done; returning false stops the run.
   std::function<bool(Time now, uint64_t ops_done)> progress;

@@ -317,13 +317,16 @@ TEST_F(Cli, SendsThatWaitForEachOtherAreAHang) {
     ranks.push_back({send, recv});
   }
   write_set("d", ranks);
-  put("s.yaml", "cluster: {gpus_per_node: 2}\nworkload: {chakra: d}\n");
+  put("s.yaml", "cluster: {gpus_per_node: 2}\nworkload: {chakra: d, sends: rendezvous}\n");
   EXPECT_EQ(cli({"trace", "validate", "d"}).code, 0);
   const Outcome o = cli({"run", "s.yaml", "--out", "o"});
-  // A transfer starts when both sides are there, so these two wait for ever.
+  // With rendezvous a transfer starts when both sides are there, so these two wait for ever.
   expect_error(o, 3, {"s.yaml: hang", "rank 0", "rank 1"});
   EXPECT_EQ(result("o")["complete"], false);
   EXPECT_TRUE(has(result("o")["incomplete_reason"].dump(), "hang"));
+  // Eager sends, the default that traces assume, do not wait.
+  EXPECT_EQ(cli({"run", "s.yaml", "--set", "workload.sends=eager", "--out", "e"}).code, 0);
+  EXPECT_EQ(result("e")["complete"], true);
 }
 
 TEST_F(Cli, DropInALosslessClassFailsAndLeavesAReadableResult) {

@@ -527,6 +527,25 @@ TEST(Timeline, BarrierCostsSmallMessages) {
   EXPECT_GT(run.timeline.end(), Time());
 }
 
+TEST(Timeline, EagerSendsMoveBeforeTheirReceive) {
+  JobMaker m(2);
+  m.send(0, "s", 1, 4000);
+  const auto late = m.compute(1, "late", Time::us(50));
+  m.recv(1, "r", 0, 4000, {late});
+  const auto job = m.finish();
+  TimelineOptions eager;
+  eager.eager_sends = true;
+  Sim early(job, std::make_unique<FixedFabric>(), eager);
+  ASSERT_TRUE(early.go());
+  EXPECT_EQ(Time::us(50), early.timeline.end());  // the bytes are there when the receive is posted
+  Sim both(job);
+  ASSERT_TRUE(both.go());
+  EXPECT_GT(both.timeline.end(), Time::us(50));
+  EXPECT_GT(both.times(0).wait, Time());
+  EXPECT_EQ(Time(), early.times(0).wait);
+  expect_parts_sum(early.timeline);
+}
+
 TEST(Timeline, ZeroBytesSynchronise) {
   for (const auto kind : {CollectiveKind::all_reduce, CollectiveKind::broadcast}) {
     JobMaker m(3);

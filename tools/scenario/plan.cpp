@@ -447,8 +447,8 @@ void add_traffic(const Scenario& s, const PacketConfig& config, Ledger& ledger, 
 /// What a run of this size needs: what this process holds by now (fabric, routes, trace), and the
 /// records of every message.
 uint64_t memory_estimate(const Plan& plan) {
-  constexpr uint64_t kPerMessage = 400;    // records of fabric, timeline and report
-  constexpr uint64_t kPerQueuePair = 900;  // sender, receiver, paths, packets in flight
+  constexpr uint64_t kPerMessage = 250;    // records of fabric, timeline and report
+  constexpr uint64_t kPerQueuePair = 500;  // sender, receiver, paths, packets in flight
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024 + plan.messages * kPerMessage +

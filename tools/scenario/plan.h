@@ -82,9 +82,9 @@ struct Plan {
   uint64_t memory_bytes = 0;
   std::vector<std::string> warnings;
 
-  /// Speed assumed for `wall_s`: the order of one core in a release build. The summary of every run
-  /// ends with its own.
-  static constexpr double kTransmissionsPerSecond = 10e6;
+  /// Speed assumed for `wall_s`: the middle of what one core does in a release build, 1 to 15 M
+  /// (short queues are fast, many small flows slow). The summary of every run ends with its own.
+  static constexpr double kTransmissionsPerSecond = 5e6;
 };
 
 /// Throws UserError where run_scenario would.

@@ -245,6 +245,16 @@ Workload load_workload(const Scenario& s) {
   if (w.import.summary.nodes == 0) {
     throw UserError(s.workload_pos, "the trace " + s.chakra + " holds no operation");
   }
+  for (uint32_t r = 0; r < w.import.job.ranks.size(); ++r) {
+    for (const uint32_t peer : w.import.job.ranks[r].binding.peers) {
+      if (peer < w.import.job.ranks.size()) continue;
+      throw UserError(s.workload_pos,
+                      "rank " + std::to_string(r) + " talks to rank " + std::to_string(peer) +
+                          ", but the trace holds " + std::to_string(w.import.job.ranks.size()) +
+                          " ranks only",
+                      "the traces of the other ranks are missing");
+    }
+  }
   std::string kind = s.compute.kind;
   if (kind == "auto") kind = w.import.has_durations || !w.import.has_flops ? "trace" : "roofline";
   if (kind == "trace" && !w.import.has_durations && w.import.has_flops) {
@@ -356,6 +366,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     TimelineOptions options;
     options.complete_at_receiver = config.complete_at_receiver;
     options.placement.server = std::make_shared<std::vector<uint32_t>>(topology.servers());
+    options.eager_sends = s.eager_sends;
     options.collective_timeout = s.collectives.time("timeout");
     options.progress = [&](Time now, uint64_t done) { return progress(now, done); };
     const auto selector = make_collective_selector(s.collectives);

@@ -335,11 +335,20 @@ void read_workload(Block& root, Scenario& s) {
   s.element_bytes = element.is_word("element_bytes", "auto") ? 0 : element.integer("element_bytes");
   const Params strict = b.one({"strict", PT::boolean, "false", "", "", {}, "", ""});
   s.strict = strict.boolean("strict");
-  const Params order = b.one({"launch_order", PT::choice, "after_compute", "", "",
-                              {"blocking", "after_compute", "free"}, "", ""});
+  const Params order = b.one({"launch_order",
+                              PT::choice,
+                              "after_compute",
+                              "",
+                              "",
+                              {"blocking", "after_compute", "free"},
+                              "",
+                              ""});
   s.launch_order = order.is_word("launch_order", "blocking") ? LaunchOrder::blocking
                    : order.is_word("launch_order", "free")   ? LaunchOrder::free
                                                              : LaunchOrder::after_compute;
+  const Params sends =
+      b.one({"sends", PT::choice, "eager", "", "", {"eager", "rendezvous"}, "", ""});
+  s.eager_sends = sends.is_word("sends", "eager");
   b.finish();
   if (!chakra.empty()) {
     list_setting(s, "workload.chakra", s.chakra, b.origin("chakra"));
@@ -347,6 +356,7 @@ void read_workload(Block& root, Scenario& s) {
     list_settings(s, "workload.", element);
     list_settings(s, "workload.", strict);
     list_settings(s, "workload.", order);
+    list_settings(s, "workload.", sends);
   }
   if (b.present() && s.chakra.empty()) {
     throw UserError(b.pos(), "workload needs 'chakra: PREFIX'",

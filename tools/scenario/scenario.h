@@ -53,6 +53,7 @@ struct Scenario {
   SourcePos workload_pos;
   int64_t element_bytes = 0;
   LaunchOrder launch_order = LaunchOrder::after_compute;
+  bool eager_sends = true;
   bool strict = false;
   std::vector<ModelChoice> traffic;
 
