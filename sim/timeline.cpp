@@ -338,6 +338,7 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
     records_[c.record].last_rank = rank;
     for (uint32_t m = 0; m < n; ++m) {
       const uint32_t other = group.members[m];
+      if (c.member_done[m] != 0) continue;  // a root can be through before the last one comes
       if (m != member) {
         account(other);
         --ranks_[other].waiting;
@@ -375,14 +376,16 @@ void Timeline::apply(uint32_t index, std::vector<CollectiveSend>& sends,
     ++r.transfers;
     r.wire_payload += send.bytes;
   }
+  const bool all_here = c.arrived == members.size();
   for (const uint32_t m : done) {
-    TRAINYARD_ASSERT(c.member_done[m] == 0 && c.arrived == members.size());
+    TRAINYARD_ASSERT(c.member_done[m] == 0 && c.op_of[m] != kNone);
     c.member_done[m] = 1;
     ++c.done;
     const uint32_t rank = members[m];
     account(rank);
-    --ranks_[rank].moving;
-    emit(rank, c.op_of[m], Span::Kind::collective, records_[c.record].start, now_, c.owner);
+    (all_here ? ranks_[rank].moving : ranks_[rank].waiting) -= 1;
+    emit(rank, c.op_of[m], Span::Kind::collective,
+         all_here ? records_[c.record].start : c.arrival[m], now_, c.owner);
     finished_.emplace_back(rank, c.op_of[m]);
   }
   if (c.done == members.size()) close_collective(index);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -71,10 +72,11 @@ std::vector<std::string> inputs(const std::string& set, const fs::path& scratch)
     return {topology("dumbbell.txt"), file(kGolden / "two-flows.csv")};
   }
   if (set.rfind("S4", 0) == 0) {
-    return {"cluster={nodes: 16, gpus_per_node: 1}",
-            "fabric.topology={kind: leaf-spine, leaf_radix: 8, spine_radix: 4, nic: {rate: 100Gbps}, "
-            "link: {delay: 1us}, scale_up: {kind: none}}",
-            file(kGolden / "permutation16.csv")};
+    return {
+        "cluster={nodes: 16, gpus_per_node: 1}",
+        "fabric.topology={kind: leaf-spine, leaf_radix: 8, spine_radix: 4, nic: {rate: 100Gbps}, "
+        "link: {delay: 1us}, scale_up: {kind: none}}",
+        file(kGolden / "permutation16.csv")};
   }
   if (set.rfind("S5", 0) == 0) {
     std::ofstream out(scratch / "all.csv");
@@ -183,6 +185,25 @@ void Evidence::check(const std::string& kind, const std::string& prefix, int see
     }
   }
   EXPECT_GT(checked, 0U);
+}
+
+// tools/bench packet times P1 on our fat-tree; that must be the trajectory of the published inputs.
+TEST_F(Evidence, TimedP1IsGoldenP1) {
+  fs::path shared = fs::path(TRAINYARD_SOURCE_DIR) / ".." / "shared";
+  if (const char* dir = std::getenv("TRAINYARD_SHARED")) shared = dir;
+  const fs::path set = shared / "reference" / "hpcc-ns3" / "P1-perm128-fattree8-10MB-pfconly";
+  if (!fs::exists(set / "topology.txt")) {
+    GTEST_SKIP() << "published inputs not found: that the timed P1 is the golden P1 is unproven";
+  }
+  const std::string scenario = (kGolden / "dumbbell-pfc-only.yaml").string();
+  ScenarioOverrides published_inputs;
+  published_inputs.settings = {
+      "fabric.topology.path=" + (set / "topology.txt").string(),
+      "traffic=[{pattern: file, path: " + (set / "flows.csv").string() + "}]"};
+  ScenarioOverrides ours;
+  ours.settings = inputs("P1", scratch_);
+  EXPECT_EQ(run_scenario(load_scenario(scenario, published_inputs)).fingerprint,
+            run_scenario(load_scenario(scenario, ours)).fingerprint);
 }
 
 TEST_F(Evidence, OneFlow) {

@@ -527,6 +527,24 @@ TEST(Timeline, BarrierCostsSmallMessages) {
   EXPECT_GT(run.timeline.end(), Time());
 }
 
+TEST(Timeline, ABroadcastRootNeedNotWaitForTheLastMember) {
+  JobMaker m(3);
+  for (uint32_t r = 0; r < 3; ++r) {
+    Deps deps;
+    if (r == 2) deps = {m.compute(r, "late", Time::us(500))};
+    const auto first = m.collective(r, "b1", CollectiveKind::broadcast, 1000, deps);
+    m.compute(r, "after", Time::us(1), {first});
+    m.collective(r, "b2", CollectiveKind::broadcast, 1000, {first});
+  }
+  Sim run(m.finish());
+  ASSERT_TRUE(run.go());
+  // The root has handed on its bytes long before; the second broadcast waits for its receiver.
+  EXPECT_LT(run.spans.compute("after", 0).begin, Time::us(500));
+  EXPECT_GT(run.spans.compute("after", 1).begin, Time::us(500));
+  EXPECT_EQ(2U, run.timeline.collectives().size());
+  expect_parts_sum(run.timeline);
+}
+
 TEST(Timeline, EagerSendsMoveBeforeTheirReceive) {
   JobMaker m(2);
   m.send(0, "s", 1, 4000);
@@ -733,9 +751,8 @@ TEST(TimelineErrors, CollectiveOfAnotherKindNamesBothOps) {
   JobMaker m(2);
   m.collective(0, "grads", CollectiveKind::all_reduce, 2000);
   m.collective(1, "params", CollectiveKind::all_gather, 2000);
-  expect_mentions(failure_of(m.finish()),
-                  {"all-reduce", "all-gather", "'grads' (node 1000)", "'params' (node 2000)",
-                   "world", "rank 0", "rank 1"});
+  expect_mentions(failure_of(m.finish()), {"all-reduce", "all-gather", "'grads' (node 1000)",
+                                           "'params' (node 2000)", "world", "rank 0", "rank 1"});
 }
 
 TEST(TimelineErrors, CollectiveOfAnotherSizeNamesBothOps) {
@@ -749,8 +766,8 @@ TEST(TimelineErrors, MessageOfAnotherSizeNamesBothOps) {
   JobMaker m(2);
   m.send(0, "act", 1, 4096);
   m.recv(1, "act in", 0, 2048);
-  expect_mentions(failure_of(m.finish()), {"'act' (node 1000)", "'act in' (node 2000)", "4096",
-                                           "2048"});
+  expect_mentions(failure_of(m.finish()),
+                  {"'act' (node 1000)", "'act in' (node 2000)", "4096", "2048"});
 }
 
 TEST(TimelineErrors, MissingMemberIsAHangThatSaysWhoWaits) {

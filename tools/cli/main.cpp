@@ -296,6 +296,9 @@ int main(int argc, char** argv) {
   } catch (const trainyard::SimulationError& e) {
     trainyard::print_error(e.what());
     return trainyard::kSimulationError;
+  } catch (const std::filesystem::filesystem_error& e) {
+    trainyard::print_error(e.path1().string() + ": " + e.code().message());
+    return trainyard::kUserError;
   } catch (const std::bad_alloc&) {
     trainyard::print_error("out of memory");
     return trainyard::kSimulationError;
