@@ -265,7 +265,7 @@ void key_figures(const Result& result, std::string& out) {
   open("Congestion and loss");
   row("PFC pauses", grouped(t.pfc_pauses));
   row("ECN marks", grouped(t.ecn_marks));
-  row("Congestion notifications", grouped(t.cnp_packets));
+  row("CNP packets", grouped(t.cnp_packets));
   row("Rate changes", grouped(t.rate_changes));
   row("Drops", grouped(t.drops));
   row("Retransmitted packets", grouped(t.retransmitted));
@@ -487,10 +487,11 @@ void flows(const Result& result, std::string& out) {
   table.row({grouped(stats.count), grouped(stats.delivered), volume(stats.bytes), time(stats.mean),
              time(stats.median), time(stats.p99), time(stats.max)});
   out += table.take();
-  note(
-      "Completion time: from the start of a flow until its last byte is at the receiver. "
-      "Percentiles are nearest rank. All flows are in flows.csv.",
-      out);
+  note(std::string("Completion time: from the start of a flow until ") +
+           (result.complete_at_last_ack ? "its last ACK is back at the sender. "
+                                        : "its last byte is at the receiver. ") +
+           "Percentiles are nearest rank. All flows are in flows.csv.",
+       out);
 
   std::vector<size_t> slowest;
   for (size_t i = 0; i < result.flows.size(); ++i) {
