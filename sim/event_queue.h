@@ -8,16 +8,16 @@
 //
 // Cost (tools/bench event_queue, hold model, one core; a binary heap beside it):
 //
-//   operation    small (<= 64 pending)        calendar
+//   operation    small (<= 16 pending)        calendar
 //   push         O(log n), binary heap        O(1); O(log n) when beyond the horizon
 //   pop          O(log n)                     O(1) amortised + sort of one bucket
-//   memory       16 B per event               24 B per event + 16 KiB
-//   ns per hold  28 at 100 pending (heap: 35)  25 at 1,000 (51), 32 at 10,000 (85)
+//   memory       16 B per event               24 B per event + 17 KiB
 //
 // The calendar covers 4096 buckets of 2^shift ps, 134 us at first; what lies beyond waits in a
-// heap. The bucket width follows the density of events: crowded buckets are halved, empty ones
-// doubled. Buckets are lists in one pool whose free nodes are reused at once, so that the queue of
-// a busy engine stays in the first-level cache.
+// heap. A bitmap finds the next bucket in use. The bucket width follows the density of events. The
+// bucket after the current one is taken out ahead of time (staged), so that the owner can fetch
+// what its events will touch. Buckets are lists in one pool whose free nodes are reused at once,
+// so that the queue of a busy engine stays in the first-level cache.
 #pragma once
 
 #include <algorithm>
@@ -40,6 +40,7 @@ class EventQueue {
   [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] size_t size() const { return size_; }
 
+  /// Not before the event popped last.
   void push(int64_t time_ps, uint32_t key, uint32_t arg) {
     const Event e{time_ps, key, arg};
     ++size_;
@@ -51,50 +52,64 @@ class EventQueue {
     insert(e);
   }
 
-  /// Time of the next event; only when not empty.
-  [[nodiscard]] int64_t next_time() {
-    settle();
-    if (buckets_.empty()) return far_.front().time_ps;
-    return from_near() ? near_.front().time_ps : work_[pos_].time_ps;
-  }
-
-  /// The event `n` places after the next one, if it is already sorted; for prefetching.
-  [[nodiscard]] const Event* ahead(size_t n) const {
-    return pos_ + n < work_.size() ? &work_[pos_ + n] : nullptr;
+  /// Time of the next event; only when not empty. A look changes nothing: what is pushed next may
+  /// be earlier.
+  [[nodiscard]] int64_t next_time() const {
+    if (pos_ < work_.size()) {
+      const int64_t t = work_[pos_].time_ps;
+      return near_.empty() ? t : std::min(t, near_.front().time_ps);
+    }
+    if (!near_.empty()) return near_.front().time_ps;
+    return look_ahead();
   }
 
   /// Removes and returns the next event; only when not empty.
   Event pop() {
-    settle();
     --size_;
-    if (buckets_.empty()) return heap_pop(far_);
-    if (from_near()) return heap_pop(near_);
+    if (pos_ == work_.size() && near_.empty()) {
+      if (buckets_.empty()) return heap_pop(far_);
+      next_bucket();
+    }
+    if (!near_.empty() && (pos_ == work_.size() || less(near_.front(), work_[pos_]))) {
+      return heap_pop(near_);
+    }
     return work_[pos_++];
   }
 
- private:
-  static constexpr int kFirstShift = 15, kMinShift = 10, kMaxShift = 24;
-  static constexpr int64_t kBuckets = 4096;
-  static constexpr size_t kSmall = 64;
-  static constexpr size_t kShortList = 16;
-  static constexpr uint32_t kReview = 8192;  // buckets visited between looks at the width
+  /// Counts the buckets taken out so far: where it changed, staged() and current() are new.
+  [[nodiscard]] uint32_t turn() const { return turn_; }
+  /// Events of the bucket that probably comes next, in no order; for prefetching.
+  [[nodiscard]] const std::vector<Event>& staged() const { return staged_; }
+  /// Events of the current bucket that are left, in order; for prefetching.
+  [[nodiscard]] const Event* current_begin() const { return work_.data() + pos_; }
+  [[nodiscard]] const Event* current_end() const { return work_.data() + work_.size(); }
 
-  static bool less(const Event& a, const Event& b) {
-    if (a.time_ps != b.time_ps) return a.time_ps < b.time_ps;
-    if (a.key != b.key) return a.key < b.key;
-    return a.arg < b.arg;
+ private:
+  static constexpr int kFirstShift = 15, kMinShift = 9, kMaxShift = 24;
+  static constexpr int64_t kBuckets = 4096;
+  static constexpr size_t kWords = kBuckets / 64;
+  static constexpr size_t kSmall = 16;
+  static constexpr size_t kShortList = 16;
+  static constexpr uint32_t kReview = 4096;  // buckets taken out between looks at the width
+  static constexpr uint32_t kNil = 0xffffffffU;
+  static constexpr int64_t kNoSlot = INT64_MAX;
+
+  struct Node {
+    Event event;
+    uint32_t next = kNil;
+  };
+
+  static unsigned __int128 order(const Event& e) {
+    return static_cast<unsigned __int128>(static_cast<uint64_t>(e.time_ps)) << 64 |
+           (static_cast<uint64_t>(e.key) << 32 | e.arg);
   }
-  // Function objects, so that the algorithms inline them.
+  static bool less(const Event& a, const Event& b) { return order(a) < order(b); }
   struct Less {
     bool operator()(const Event& a, const Event& b) const { return less(a, b); }
   };
   struct Later {
     bool operator()(const Event& a, const Event& b) const { return less(b, a); }
   };
-  /// After settle(): is the next event in near_, not in work_?
-  [[nodiscard]] bool from_near() const {
-    return !near_.empty() && (pos_ == work_.size() || less(near_.front(), work_[pos_]));
-  }
   [[nodiscard]] int64_t slot_of(const Event& e) const { return e.time_ps >> shift_; }
   static void heap_push(std::vector<Event>& h, const Event& e) {
     h.push_back(e);
@@ -109,8 +124,7 @@ class EventQueue {
 
   void insert(const Event& e) {
     const int64_t slot = slot_of(e);
-    if (slot < current_) rewind(slot);
-    if (slot == current_) {
+    if (slot <= current_) {
       if (work_.size() - pos_ > kShortList) {
         heap_push(near_, e);
         return;
@@ -123,6 +137,8 @@ class EventQueue {
         --i;
       }
       work_[i] = e;
+    } else if (slot == staged_slot_) {
+      staged_.push_back(e);
     } else if (slot - current_ < kBuckets) {
       into_bucket(slot, e);
     } else {
@@ -132,7 +148,7 @@ class EventQueue {
   }
 
   void into_bucket(int64_t slot, const Event& e) {
-    uint32_t& head = buckets_[static_cast<size_t>(slot & (kBuckets - 1))];
+    const auto at = static_cast<size_t>(slot & (kBuckets - 1));
     uint32_t n = free_;
     if (n != kNil) {
       free_ = pool_[n].next;
@@ -140,30 +156,84 @@ class EventQueue {
       n = static_cast<uint32_t>(pool_.size());
       pool_.emplace_back();
     }
-    pool_[n] = {e, head};
-    head = n;
-    ++in_buckets_;
+    pool_[n] = {e, buckets_[at]};
+    buckets_[at] = n;
+    used_[at / 64] |= uint64_t{1} << (at % 64);
   }
 
-  /// A look at next_time() may have moved far ahead; new events start before that.
-  void rewind(int64_t slot) {
-    for (size_t i = pos_; i < work_.size(); ++i) into_bucket(current_, work_[i]);
-    for (const Event& e : near_) into_bucket(current_, e);
-    near_.clear();
-    work_.clear();
-    pos_ = 0;
-    current_ = slot;
+  /// The first slot after current_ whose bucket holds something.
+  [[nodiscard]] int64_t first_used() const {
+    const int64_t from = current_ + 1;
+    const auto at = static_cast<size_t>(from & (kBuckets - 1));
+    size_t word = at / 64;
+    uint64_t bits = used_[word] >> (at % 64);
+    if (bits != 0) return from + __builtin_ctzll(bits);
+    int64_t slot = from + static_cast<int64_t>(64 - at % 64);
+    for (size_t i = 0; i < kWords; ++i, slot += 64) {
+      word = (word + 1) % kWords;
+      bits = used_[word];
+      if (bits != 0) return slot + __builtin_ctzll(bits);
+    }
+    return kNoSlot;
+  }
+
+  /// Appends the bucket to `out` and empties it.
+  void take_bucket(int64_t slot, std::vector<Event>& out) {
+    const auto at = static_cast<size_t>(slot & (kBuckets - 1));
+    uint32_t n = buckets_[at];
+    buckets_[at] = kNil;
+    used_[at / 64] &= ~(uint64_t{1} << (at % 64));
+    while (n != kNil) {
+      Node& node = pool_[n];
+      out.push_back(node.event);
+      const uint32_t next = node.next;
+      node.next = free_;
+      free_ = n;
+      n = next;
+    }
+  }
+
+  [[nodiscard]] int64_t look_ahead() const {
+    if (buckets_.empty()) return far_.front().time_ps;
+    int64_t best = INT64_MAX;
+    const int64_t slot = first_used();
+    if (slot < staged_slot_) {
+      for (uint32_t n = buckets_[static_cast<size_t>(slot & (kBuckets - 1))]; n != kNil;
+           n = pool_[n].next) {
+        best = std::min(best, pool_[n].event.time_ps);
+      }
+      return best;
+    }
+    if (staged_slot_ == kNoSlot) return far_.front().time_ps;
+    for (const Event& e : staged_) best = std::min(best, e.time_ps);
+    return best;
   }
 
   void start_calendar() {
     buckets_.assign(kBuckets, kNil);
+    used_.assign(kWords, 0);
+    refill();
+  }
+
+  /// Puts all events into buckets of the present width; nothing is current.
+  void refill() {
     std::vector<Event> all;
     all.swap(far_);
-    current_ = slot_of(*std::min_element(all.begin(), all.end(), Less()));
+    for (uint32_t& head : buckets_) {
+      for (uint32_t n = head; n != kNil; n = pool_[n].next) all.push_back(pool_[n].event);
+      head = kNil;
+    }
+    all.insert(all.end(), staged_.begin(), staged_.end());
+    staged_.clear();
+    staged_slot_ = kNoSlot;
+    std::fill(used_.begin(), used_.end(), 0);
+    pool_.clear();
+    free_ = kNil;
+    current_ = slot_of(*std::min_element(all.begin(), all.end(), Less())) - 1;
     for (const Event& e : all) insert(e);
   }
 
-  /// Between buckets: changes their width when they hold many events, or mostly none.
+  /// Between buckets: changes their width when they hold many events, or mostly one.
   void review_width() {
     const uint64_t per_bucket_x16 = 16 * sorted_ / visited_;
     const bool short_sighted = far_pushes_ * 4 > sorted_;
@@ -172,86 +242,77 @@ class EventQueue {
     int shift = shift_;
     if (short_sighted && shift < kMaxShift) {
       floor_shift_ = ++shift;  // too much waits in the heap: never this narrow again
-    } else if (per_bucket_x16 > 16 * 8 && shift > floor_shift_) {
+    } else if (per_bucket_x16 > 16 * 6 && shift > floor_shift_) {
       --shift;
-    } else if (per_bucket_x16 < 4 && shift < kMaxShift) {
+    } else if (per_bucket_x16 < 24 && shift < kMaxShift) {
       ++shift;
     }
     if (shift == shift_) return;
-    std::vector<Event> all;
-    all.swap(far_);
-    for (uint32_t& head : buckets_) {
-      for (uint32_t n = head; n != kNil; n = pool_[n].next) all.push_back(pool_[n].event);
-      head = kNil;
-    }
-    pool_.clear();
-    free_ = kNil;
-    in_buckets_ = 0;
-    // The slot before the first event, which the caller steps out of.
     shift_ = shift;
-    current_ = slot_of(*std::min_element(all.begin(), all.end(), Less())) - 1;
-    for (const Event& e : all) insert(e);
+    refill();
   }
 
-  /// Makes work_[pos_] or near_.front() the next event.
-  void settle() {
-    if (buckets_.empty() || pos_ < work_.size() || !near_.empty()) return;
-    TRAINYARD_ASSERT(size_ > 0);
-    do {
-      work_.clear();
-      pos_ = 0;
-      if (++visited_ == kReview) review_width();
-      if (in_buckets_ == 0) {
-        current_ = slot_of(far_.front());  // nothing nearer: skip the empty stretch
-      } else {
-        ++current_;
-      }
-      while (!far_.empty() && slot_of(far_.front()) - current_ < kBuckets) {
-        insert(heap_pop(far_));
-      }
-      const size_t from_far = work_.size();
-      // After a rewind a bucket can hold events of a later round: they stay.
-      uint32_t* link = &buckets_[static_cast<size_t>(current_ & (kBuckets - 1))];
-      while (*link != kNil) {
-        const uint32_t n = *link;
-        if (slot_of(pool_[n].event) != current_) {
-          link = &pool_[n].next;
-          continue;
-        }
-        work_.push_back(pool_[n].event);
-        *link = pool_[n].next;
-        pool_[n].next = free_;
-        free_ = n;
-      }
-      in_buckets_ -= work_.size() - from_far;
-      sorted_ += work_.size();
-      if (work_.size() > 1) {
-        std::reverse(work_.begin(), work_.end());  // lists hold the latest first
-        std::sort(work_.begin(), work_.end(), Less());
-      }
-    } while (work_.empty());
+  static void sort(std::vector<Event>& v) {
+    const size_t n = v.size();
+    if (n > 24) {
+      std::sort(v.begin(), v.end(), Less());
+      return;
+    }
+    for (size_t i = 1; i < n; ++i) {
+      const Event e = v[i];
+      size_t j = i;
+      for (; j > 0 && less(e, v[j - 1]); --j) v[j] = v[j - 1];
+      v[j] = e;
+    }
   }
 
-  static constexpr uint32_t kNil = 0xffffffffU;
-  struct Node {
-    Event event;
-    uint32_t next = kNil;
-  };
+  /// Makes the next bucket in use the current one, and stages the one after it.
+  void next_bucket() {
+    work_.clear();
+    pos_ = 0;
+    if (++visited_ == kReview) review_width();
+    const int64_t slot = first_used();
+    if (slot < staged_slot_) {
+      current_ = slot;
+      take_bucket(slot, work_);
+    } else if (staged_slot_ != kNoSlot) {
+      current_ = staged_slot_;
+      work_.swap(staged_);
+      staged_.clear();
+      staged_slot_ = kNoSlot;
+    } else {
+      current_ = slot_of(far_.front());  // nothing nearer: skip the empty stretch
+    }
+    sort(work_);
+    while (!far_.empty() && slot_of(far_.front()) - current_ < kBuckets) insert(heap_pop(far_));
+    sorted_ += work_.size();
+    if (staged_slot_ == kNoSlot) {
+      const int64_t ahead = first_used();
+      if (ahead != kNoSlot) {
+        staged_slot_ = ahead;
+        take_bucket(ahead, staged_);
+      }
+    }
+    ++turn_;
+  }
 
   std::vector<uint32_t> buckets_;  // first node of each; empty while small
+  std::vector<uint64_t> used_;     // one bit per bucket
   std::vector<Node> pool_;
   uint32_t free_ = kNil;
-  std::vector<Event> work_;  // the current bucket, sorted from pos_
-  std::vector<Event> near_;  // heap: what came into the current bucket while it was long
-  std::vector<Event> far_;   // heap; the whole queue while small
-  int64_t current_ = 0;      // slot that work_ holds
+  std::vector<Event> work_;    // the current bucket, sorted from pos_
+  std::vector<Event> near_;    // heap: what came into the current bucket while it was long
+  std::vector<Event> staged_;  // the bucket taken out ahead, unsorted
+  std::vector<Event> far_;     // heap; the whole queue while small
+  int64_t current_ = 0;        // slot that work_ holds
+  int64_t staged_slot_ = kNoSlot;
   int shift_ = kFirstShift;
   uint32_t visited_ = 0;  // buckets since the last review, and the events they held
   uint64_t sorted_ = 0, far_pushes_ = 0;
   int floor_shift_ = kMinShift;
   size_t pos_ = 0;
-  size_t in_buckets_ = 0;
   size_t size_ = 0;
+  uint32_t turn_ = 0;
 };
 
 }  // namespace trainyard

@@ -298,7 +298,7 @@ const std::vector<ParamSpec>& buffer_params() {
        PT::bytes,
        "64MiB",
        "1KiB",
-       "1TiB",
+       "1GiB",
        {},
        "shared packet buffer of a switch",
        "DESIGN 9.1"},

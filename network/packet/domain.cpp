@@ -82,8 +82,9 @@ uint32_t PacketDomain::visit(uint32_t global_port) {
                           " is above kmax " + print_bytes(Bytes(p.kmax)),
                       "set fabric.switch.ecn.kmin and kmax together");
     }
-    p.headroom = config_.pfc == PfcMode::off ? 0 : headroom_bytes(config_, link);
-    p.alpha_q16 = config_.alpha_q16;
+    p.headroom =
+        config_.pfc == PfcMode::off ? 0 : static_cast<int32_t>(headroom_bytes(config_, link));
+    p.alpha_q16 = static_cast<int32_t>(config_.alpha_q16);
     if (config_.alpha_by_port_rate && topology_.nic_rate().bps() > 0) {
       for (int64_t r = p.rate_bps; r > topology_.nic_rate().bps() && 2 * p.alpha_q16 <= 65536;
            r /= 2) {
@@ -91,6 +92,11 @@ uint32_t PacketDomain::visit(uint32_t global_port) {
       }
     }
     p.loss_q32 = static_cast<uint64_t>(std::ldexp(link.loss_rate, 32));
+    p.lossy = p.loss_q32 != 0;
+    if (p.from_host) {
+      p.sender = static_cast<uint32_t>(senders_.size());
+      senders_.emplace_back();
+    }
     ports_.push_back(p);
   }
   // Pools count every port of the switch, used or not.
@@ -297,7 +303,7 @@ void PacketDomain::run_instant() {
   while (!events_.empty() && events_.next_time() == now_) {
     const Event e = events_.pop();
     ++totals_.events;
-    prefetch();
+    if (events_.turn() != turn_) prefetch();
     const uint32_t index = e.key & ((1U << kKindShift) - 1);
     switch (static_cast<Kind>(e.key >> kKindShift)) {
       case kStart:
@@ -325,19 +331,19 @@ void PacketDomain::run_instant() {
   }
 }
 
-/// Fetches what the events after this one will touch: their ports first, then the packets.
-void PacketDomain::prefetch() const {
-  if (const Event* far = events_.ahead(6)) {
-    const uint32_t kind = far->key >> kKindShift;
-    if (kind == kArrive || kind == kTransmit) {
-      const Port* p = &ports_[far->key & ((1U << kKindShift) - 1)];
-      __builtin_prefetch(p);
-      __builtin_prefetch(reinterpret_cast<const char*>(p) + 64);
-    }
+/// A bucket of events was taken out of the queue: fetches the ports of those that come after it
+/// and the packets of its own.
+void PacketDomain::prefetch() {
+  turn_ = events_.turn();
+  for (const Event& e : events_.staged()) {
+    if (e.key >> kKindShift != kArrive && e.key >> kKindShift != kTransmit) continue;
+    const Port* p = &ports_[e.key & ((1U << kKindShift) - 1)];
+    __builtin_prefetch(p);
+    __builtin_prefetch(reinterpret_cast<const char*>(p) + 64);
   }
-  if (const Event* near = events_.ahead(3)) {
-    const uint32_t kind = near->key >> kKindShift;
-    const uint32_t index = near->key & ((1U << kKindShift) - 1);
+  for (const Event* e = events_.current_begin(); e != events_.current_end(); ++e) {
+    const uint32_t kind = e->key >> kKindShift;
+    const uint32_t index = e->key & ((1U << kKindShift) - 1);
     if (kind == kArrive) {
       const uint32_t k = ports_[index].wire.head;
       if (k != kNil) __builtin_prefetch(&packets_[k]);
@@ -375,8 +381,7 @@ void PacketDomain::on_arrive(uint32_t pi) {
     if (!pause) kick(pi ^ 1);
     return;
   }
-  if (p.loss_q32 != 0 &&
-      dice_below(dice(config_.seed, kDiceLoss, p.global, p.loss_draws++), p.loss_q32)) {
+  if (p.lossy && dice_below(dice(config_.seed, kDiceLoss, p.global, p.loss_draws++), p.loss_q32)) {
     ++p.drops;
     drop(pi, k);
     return;
@@ -408,7 +413,7 @@ int64_t PacketDomain::transmission_ps(Port& p, int64_t bytes) const {
   if (bytes == p.size_b) return p.time_b;
   p.size_b = p.size_a;
   p.time_b = p.time_a;
-  p.size_a = bytes;
+  p.size_a = static_cast<int32_t>(bytes);
   p.time_a =
       transmission_time(Bytes(bytes), Rate::bps(p.rate_bps), Time::ps(config_.resolution_ps)).ps();
   return p.time_a;
@@ -438,7 +443,7 @@ void PacketDomain::enqueue(uint32_t pi, uint32_t k, bool control) {
   }
   append(p.data, k);
   p.data_bytes += packets_[k].wire;
-  if (p.data_bytes > p.peak) p.peak = p.data_bytes;
+  p.peak = std::max(p.peak, p.data_bytes);
   if (telemetry_ != nullptr) telemetry_->queued(pi, now_, p.data_bytes);
 }
 
@@ -470,8 +475,7 @@ void PacketDomain::transmit(uint32_t pi) {
     packets_[port.wire.tail].next_arrival = arrival;
   append(port.wire, k);
   const bool more = port.control.head != kNil ||
-                    (port.data.head != kNil && (!port.paused || port.from_host)) ||
-                    !port.active.empty();
+                    (port.data.head != kNil && (!port.paused || port.from_host)) || port.sending;
   if (more) schedule_transmit(pi, port.busy_until);
 }
 
@@ -512,12 +516,13 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
     p.data_bytes -= packets_[k].wire;
     return k;
   }
-  if (p.paused || p.active.empty()) return kNil;
+  if (p.paused || !p.sending) return kNil;
   // Round robin: first eligible queue pair after the one served last.
-  const auto& active = p.active;
+  Sender& sender = senders_[p.sender];
+  auto& active = sender.active;
   size_t at = 0;
-  if (p.last_served != kNil) {
-    at = static_cast<size_t>(std::upper_bound(active.begin(), active.end(), p.last_served) -
+  if (sender.last_served != kNil) {
+    at = static_cast<size_t>(std::upper_bound(active.begin(), active.end(), sender.last_served) -
                              active.begin());
   }
   int64_t soonest = kNever;
@@ -566,10 +571,11 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
       q.send_transfer = t.next;
       if (q.next == q.posted) {
         q.is_active = false;
-        p.active.erase(p.active.begin() + static_cast<std::ptrdiff_t>(at));
+        active.erase(active.begin() + static_cast<std::ptrdiff_t>(at));
+        p.sending = !active.empty();
       }
     }
-    p.last_served = qi;
+    sender.last_served = qi;
     ++totals_.data_packets;
     if (!q.rto_pending) {
       q.rto_pending = true;
@@ -587,15 +593,16 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
 
 int64_t PacketDomain::threshold(const Port& in, const Node& n) const {
   if (config_.pfc == PfcMode::static_threshold) return n.xoff;
-  return static_cast<int64_t>((static_cast<__int128>(n.pool - n.shared_used) * in.alpha_q16) >> 16);
+  return ((n.pool - n.shared_used) * in.alpha_q16) >> 16;  // 31 bits by 27 bits
 }
 
 bool PacketDomain::admit(uint32_t in_index, uint32_t k) {
   Port& in = ports_[in_index];
   Node& n = nodes_[in.peer];
   Packet& packet = packets_[k];
-  const int64_t size = packet.wire;
-  const int64_t shared = std::max<int64_t>(0, in.used - config_.reserve);
+  const int32_t size = packet.wire;
+  const auto reserve = static_cast<int32_t>(config_.reserve);
+  const int32_t shared = std::max(0, in.used - reserve);
   const int64_t limit = threshold(in, n);
   if (config_.pfc == PfcMode::off) {
     if (shared + size > limit) return false;
@@ -607,18 +614,17 @@ bool PacketDomain::admit(uint32_t in_index, uint32_t k) {
                           ") and the threshold of " + print_bytes(Bytes(limit)) +
                           " is exceeded; raise fabric.switch.pfc.headroom or fabric.switch.buffer");
   }
-  const int64_t after = in.used + size;
-  if (after <= config_.reserve) {
+  const int32_t after = in.used + size;
+  if (after <= reserve) {
     in.used = after;
-  } else if (config_.pfc != PfcMode::off && after - config_.reserve > limit) {
+  } else if (config_.pfc != PfcMode::off && after - reserve > limit) {
     in.headroom_used += size;
   } else {
     in.used = after;
-    n.shared_used += std::min(size, after - config_.reserve);
+    n.shared_used += std::min(size, after - reserve);
   }
   if (config_.pfc != PfcMode::off && !in.pause_sent &&
-      (in.headroom_used > 0 ||
-       std::max<int64_t>(0, in.used - config_.reserve) >= threshold(in, n))) {
+      (in.headroom_used > 0 || std::max(0, in.used - reserve) >= threshold(in, n))) {
     in.pause_sent = true;
     ++totals_.pfc_pauses;
     send_pfc(in_index, kPause);
@@ -630,17 +636,17 @@ bool PacketDomain::admit(uint32_t in_index, uint32_t k) {
   return true;
 }
 
-void PacketDomain::release(uint32_t in_index, int64_t size) {
+void PacketDomain::release(uint32_t in_index, int32_t size) {
   Port& in = ports_[in_index];
   Node& n = nodes_[in.peer];
-  const int64_t from_headroom = std::min(in.headroom_used, size);
-  const int64_t from_shared =
-      std::min(size - from_headroom, std::max<int64_t>(0, in.used - config_.reserve));
+  const auto reserve = static_cast<int32_t>(config_.reserve);
+  const int32_t from_headroom = std::min(in.headroom_used, size);
+  const int32_t from_shared = std::min(size - from_headroom, std::max(0, in.used - reserve));
   in.headroom_used -= from_headroom;
   in.used -= size - from_headroom;
   n.shared_used -= from_shared;
   if (!in.pause_sent || in.headroom_used > 0) return;
-  const int64_t shared = std::max<int64_t>(0, in.used - config_.reserve);
+  const int64_t shared = std::max(0, in.used - reserve);
   if (shared == 0 || shared + config_.resume_offset <= threshold(in, n)) {
     in.pause_sent = false;
     ++totals_.pfc_resumes;
@@ -784,8 +790,9 @@ void PacketDomain::receive_ack(uint32_t k) {
         }
         if (q.next == q.posted && q.is_active) {
           q.is_active = false;
-          auto& active = ports_[q.port].active;
+          auto& active = senders_[ports_[q.port].sender].active;
           active.erase(std::lower_bound(active.begin(), active.end(), qi));
+          ports_[q.port].sending = !active.empty();
         }
       }
       q.rto_deadline = now_ + config_.rto_ps;
@@ -816,8 +823,9 @@ void PacketDomain::activate(uint32_t qi) {
   QueuePair& q = qps_[qi];
   if (q.is_active || q.next == q.posted) return;
   q.is_active = true;
-  auto& active = ports_[q.port].active;
+  auto& active = senders_[ports_[q.port].sender].active;
   active.insert(std::lower_bound(active.begin(), active.end(), qi), qi);
+  ports_[q.port].sending = true;
 }
 
 void PacketDomain::complete(TransferId id, Completion::What what) {

@@ -86,32 +86,42 @@ class PacketDomain {
     uint32_t head = kNil, tail = kNil;
   };
 
+  /// Two lines that an arrival, a departure and an admission touch; then the rest. Byte counts of
+  /// buffers have 31 bits: no packet buffer comes near 2 GiB.
   struct alignas(64) Port {
-    // First line: what an arrival and a transmission look at.
     List wire, data, control;  // a NIC's `data` holds its ACKs
     int64_t busy_until = -1;
     int64_t wake = kNever;         // time of the valid kTransmit event
     uint32_t owner = 0, peer = 0;  // local nodes
+    int32_t data_bytes = 0;        // queued in the data class
+    int32_t peak = 0;
     bool from_host = false, paused = false, marks = false;
     bool pause_sent = false;  // ingress
-    uint64_t loss_q32 = 0;
+    bool lossy = false;       // loss_q32 > 0
+    bool sending = false;     // a NIC port: `active` of its Sender is not empty
 
-    // Egress at the tail of the link.
-    int64_t size_a = -1, time_a = 0, size_b = -1, time_b = 0;  // transmission times in use
+    int64_t time_a = 0, time_b = 0;  // transmission times in use
+    int32_t size_a = -1, size_b = -1;
     int64_t delay_ps = 0;
-    int64_t data_bytes = 0;  // queued in the data class
-    int64_t peak = 0, bytes = 0;
+    // Ingress accounting at the head of the link (when `peer` is a switch).
+    int32_t used = 0, headroom_used = 0, headroom = 0, alpha_q16 = 0;
     uint64_t packets = 0;
+    int64_t bytes = 0;
+
     int64_t busy = 0, payload = 0;
     int64_t kmin = 0, kmax = 0;
-    // Ingress accounting at the head of the link (when `peer` is a switch).
-    int64_t used = 0, headroom_used = 0, headroom = 0, alpha_q16 = 0;
     // Seldom touched.
     int64_t rate_bps = 0;
+    uint64_t loss_q32 = 0;
     uint32_t global = 0;
+    uint32_t sender = kNil;  // of a NIC port, into senders_
     uint64_t marked = 0, pauses = 0, drops = 0, loss_draws = 0;
     int64_t paused_since = 0, paused_total = 0;
-    // Senders, for a NIC port: queue pairs with unsent data, ascending.
+  };
+  static_assert(sizeof(Port) == 256);
+
+  /// What only a NIC port has: its queue pairs with unsent data, ascending.
+  struct Sender {
     std::vector<uint32_t> active;
     uint32_t last_served = kNil;
   };
@@ -122,35 +132,39 @@ class PacketDomain {
     int64_t shared_used = 0, pool = 0, xoff = 0;
   };
 
-  struct QueuePair {
-    uint32_t src = 0, dst = 0, channel = 0;  // ranks
-    uint32_t forward = 0, reverse = 0;       // first index into paths_
-    uint32_t hops = 0, reverse_hops = 0;
-    uint32_t port = 0;  // NIC port of the sender
+  /// One line for a NIC that looks for work, one for its pace, then the receiver's.
+  struct alignas(64) QueuePair {
     // Sender.
     int64_t posted = 0, next = 0, una = 0;
     int64_t next_send = 0;
-    int64_t window = 0;  // 0: none
-    uint32_t send_transfer = kNil, ack_transfer = kNil, last_transfer = kNil;
-    Dcqcn cc;
-    bool controlled = false;
-    bool is_active = false;
+    int64_t window = 0;    // 0: none
+    uint32_t forward = 0;  // first index into paths_
+    uint32_t port = 0;     // NIC port of the sender
+    uint32_t send_transfer = kNil, ack_transfer = kNil;
+    bool controlled = false, is_active = false, rto_pending = false, increase_running = false;
+    uint32_t hops = 0;
+
     int64_t pace_rate = -1, pace_bytes = 0, pace_time = 0;
+    int64_t high_water = 0;  // highest byte ever sent, tells repeats
     int64_t rto_deadline = 0;
-    bool rto_pending = false;
-    int retries = 0;
-    uint32_t increase_version = 0;
-    bool increase_running = false;
-    int64_t increase_next = 0;
-    int64_t high_water = 0;    // highest byte ever sent, tells repeats
     uint64_t dice_object = 0;  // who the flow is, whatever else is simulated beside it
+    uint32_t last_transfer = kNil;
+    int retries = 0;
+    uint32_t src = 0, dst = 0;  // ranks
+
     // Receiver.
     int64_t received = 0;
-    uint32_t receive_transfer = kNil;
     int64_t since_ack = 0;
+    uint32_t receive_transfer = kNil;
+    uint32_t reverse = 0, reverse_hops = 0;
     bool notify = false;
     int64_t last_cnp = INT64_MIN / 2;
     int64_t last_nack = INT64_MIN / 2, last_nack_seq = -1;
+
+    Dcqcn cc;
+    uint32_t increase_version = 0;
+    uint32_t channel = 0;
+    int64_t increase_next = 0;
   };
 
   /// Engine-side state of a transfer; `end` is its last byte in the QP's sequence space.
@@ -162,7 +176,7 @@ class PacketDomain {
 
   // Events.
   void run_instant();
-  void prefetch() const;
+  void prefetch();
   void on_start(TransferId id);
   void on_cut(uint32_t qp);
   void on_increase(uint32_t qp, uint32_t version);
@@ -181,7 +195,7 @@ class PacketDomain {
   // Switch.
   bool admit(uint32_t in, uint32_t packet);
   void mark_by_queue(Port& out, uint32_t packet, int64_t queued);
-  void release(uint32_t in, int64_t bytes);
+  void release(uint32_t in, int32_t bytes);
   void send_pfc(uint32_t in, Type type);
   [[nodiscard]] int64_t threshold(const Port& in, const Node& n) const;
   void drop(uint32_t port, uint32_t packet);
@@ -233,8 +247,10 @@ class PacketDomain {
 
   int64_t now_ = 0;
   EventQueue events_;
+  uint32_t turn_ = 0;  // of events_, seen last
   std::vector<Port> ports_;
   std::vector<Node> nodes_;
+  std::vector<Sender> senders_;
   std::vector<QueuePair> qps_;
   std::vector<uint32_t> paths_;  // per path: local ports, then kNil
   std::vector<Packet> packets_;

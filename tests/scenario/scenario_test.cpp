@@ -397,7 +397,7 @@ TEST_F(ScenarioTest, WrongTypesAndRangesAreRefusedWithTheirLine) {
       {"fabric:\n  transport:\n    loss_recovery: sack\n", 3, "is not one of: go-back-n"},
       {"fabric:\n  transport:\n    retransmit_timeout: 1ns\n", 3, "is outside 1us to 100s"},
       {"fabric:\n  transport:\n    load_balancing:\n      qps: 0\n", 4, "qps: '0' is outside 1"},
-      {"fabric:\n  switch:\n    buffer: 0B\n", 3, "is outside 1KiB to 1TiB"},
+      {"fabric:\n  switch:\n    buffer: 0B\n", 3, "is outside 1KiB to 1GiB"},
       {"fabric:\n  switch:\n    pfc: {alpha: 0}\n", 3, "is outside 0.0001 to 1000"},
       {"fabric:\n  switch:\n    ecn: {pmax: 101%}\n", 3, "is outside 0 to 1"},
       {"traffic:\n- {pattern: incast, size: 0B}\n", 2, "is outside 1B"},
