@@ -2,7 +2,7 @@
 #include "network/topology.h"
 
 #include <algorithm>
-#include <deque>
+#include <utility>
 
 namespace trainyard {
 
@@ -21,7 +21,13 @@ const char* node_kind_name(NodeKind kind) {
 }
 
 uint32_t Topology::add_node(std::string name, NodeKind kind) {
-  nodes_.push_back({std::move(name), kind, {}});
+  NodePlace place;
+  place.level = kind == NodeKind::leaf ? 1 : kind == NodeKind::spine ? 2 : 0;
+  return add_node(std::move(name), kind, place);
+}
+
+uint32_t Topology::add_node(std::string name, NodeKind kind, NodePlace place) {
+  nodes_.push_back({std::move(name), kind, place});
   return static_cast<uint32_t>(nodes_.size() - 1);
 }
 
@@ -29,9 +35,29 @@ uint32_t Topology::add_link(uint32_t a, uint32_t b, Rate rate, Time delay, doubl
   TRAINYARD_ASSERT(a < nodes_.size() && b < nodes_.size() && a != b);
   const auto index = static_cast<uint32_t>(links_.size());
   links_.push_back({a, b, rate, delay, loss_rate});
-  nodes_[a].ports.push_back(2 * index);
-  nodes_[b].ports.push_back(2 * index + 1);
   return index;
+}
+
+void Topology::move_end(uint32_t link, uint32_t from, uint32_t to) {
+  TopologyLink& l = links_[link];
+  uint32_t& end = l.a == from ? l.a : l.b;
+  TRAINYARD_ASSERT(end == from && l.a != to && l.b != to);
+  end = to;
+}
+
+bool Topology::is_nic_link(uint32_t link) const {
+  const NodeKind a = nodes_[links_[link].a].kind;
+  const NodeKind b = nodes_[links_[link].b].kind;
+  return (a == NodeKind::host) != (b == NodeKind::host) && a != NodeKind::scale_up &&
+         b != NodeKind::scale_up;
+}
+
+std::vector<uint32_t> Topology::nic_links(uint32_t host) const {
+  std::vector<uint32_t> found;
+  for (const uint32_t p : ports_of(host)) {
+    if (is_nic_link(p >> 1)) found.push_back(p >> 1);
+  }
+  return found;
 }
 
 uint32_t Topology::count(NodeKind kind) const {
@@ -47,28 +73,28 @@ std::string Topology::tier(uint32_t port) const {
   return std::string(node_kind_name(a)) + "-" + node_kind_name(b);
 }
 
-void Topology::finish() {
-  hosts_.clear();
-  for (uint32_t n = 0; n < nodes_.size(); ++n) {
-    if (nodes_[n].kind == NodeKind::host) hosts_.push_back(n);
+void Topology::order_ports() {
+  first_port_.assign(nodes_.size() + 1, 0);
+  for (const auto& l : links_) {
+    ++first_port_[l.a + 1];
+    ++first_port_[l.b + 1];
   }
-  if (hosts_.empty()) throw UserError("the topology has no host", "add at least two hosts");
-  nic_rate_ = Rate();
-  for (const auto& link : links_) {
-    const bool a_host = nodes_[link.a].kind == NodeKind::host;
-    const bool b_host = nodes_[link.b].kind == NodeKind::host;
-    const bool scale_up =
-        nodes_[link.a].kind == NodeKind::scale_up || nodes_[link.b].kind == NodeKind::scale_up;
-    if ((a_host || b_host) && !scale_up && (nic_rate_.bps() == 0 || link.rate < nic_rate_)) {
-      nic_rate_ = link.rate;
-    }
+  for (size_t n = 0; n < nodes_.size(); ++n) first_port_[n + 1] += first_port_[n];
+  ports_.resize(2 * links_.size());
+  std::vector<uint32_t> next(first_port_.begin(), first_port_.end() - 1);
+  for (uint32_t i = 0; i < links_.size(); ++i) {
+    ports_[next[links_[i].a]++] = 2 * i;
+    ports_[next[links_[i].b]++] = 2 * i + 1;
   }
+}
+
+void Topology::find_servers() {
   servers_.clear();
   std::vector<uint32_t> server_of_switch(nodes_.size(), UINT32_MAX);
   uint32_t next_server = 0;
   for (const uint32_t h : hosts_) {
     uint32_t server = UINT32_MAX;
-    for (const uint32_t p : nodes_[h].ports) {
+    for (const uint32_t p : ports_of(h)) {
       if (nodes_[to(p)].kind != NodeKind::scale_up) continue;
       uint32_t& s = server_of_switch[to(p)];
       if (server == UINT32_MAX) server = s == UINT32_MAX ? next_server++ : s;
@@ -76,16 +102,19 @@ void Topology::finish() {
     }
     servers_.push_back(server == UINT32_MAX ? next_server++ : server);
   }
+}
+
+void Topology::check_reach() const {
   if (hosts_.size() == 1) return;
-  // Reachability from the first host, hosts not being transit.
   std::vector<char> seen(nodes_.size(), 0);
-  std::deque<uint32_t> todo{hosts_[0]};
+  std::vector<uint32_t> todo{hosts_[0]};
   seen[hosts_[0]] = 1;
   while (!todo.empty()) {
-    const uint32_t u = todo.front();
-    todo.pop_front();
-    if (u != hosts_[0] && nodes_[u].kind == NodeKind::host) continue;
-    for (const uint32_t p : nodes_[u].ports) {
+    const uint32_t u = todo.back();
+    todo.pop_back();
+    const bool transit = nodes_[u].kind != NodeKind::host || reach_ == Reach::relayed;
+    if (u != hosts_[0] && !transit) continue;
+    for (const uint32_t p : ports_of(u)) {
       const uint32_t v = to(p);
       if (seen[v] == 0) {
         seen[v] = 1;
@@ -96,10 +125,38 @@ void Topology::finish() {
   for (const uint32_t h : hosts_) {
     if (seen[h] == 0) {
       throw UserError("no path from " + nodes_[hosts_[0]].name + " to " + nodes_[h].name +
-                          " (hosts do not forward)",
+                          (reach_ == Reach::direct ? " (hosts do not forward)" : ""),
                       "connect them through a switch");
     }
   }
+}
+
+void Topology::finish(Reach reach) {
+  reach_ = reach;
+  order_ports();
+  hosts_.clear();
+  for (uint32_t n = 0; n < nodes_.size(); ++n) {
+    if (nodes_[n].kind == NodeKind::host) hosts_.push_back(n);
+  }
+  if (hosts_.empty()) throw UserError("the topology has no host", "add at least two hosts");
+  nic_rate_ = Rate();
+  for (const auto& link : links_) {
+    const NodeKind a = nodes_[link.a].kind;
+    const NodeKind b = nodes_[link.b].kind;
+    if (a == NodeKind::scale_up || b == NodeKind::scale_up) continue;
+    if ((a == NodeKind::host || b == NodeKind::host) &&
+        (nic_rate_.bps() == 0 || link.rate < nic_rate_)) {
+      nic_rate_ = link.rate;
+    }
+  }
+  find_servers();
+  check_reach();
+}
+
+void Topology::place_ranks(std::vector<uint32_t> node_of_rank) {
+  TRAINYARD_ASSERT(node_of_rank.size() == hosts_.size());
+  hosts_ = std::move(node_of_rank);
+  find_servers();
 }
 
 }  // namespace trainyard

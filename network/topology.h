@@ -5,6 +5,7 @@
 // renumbering of a file gives the same Topology.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -24,10 +25,38 @@ enum class NodeKind : uint8_t {
 
 const char* node_kind_name(NodeKind kind);
 
+/// Where a structured fabric put a node.
+struct NodePlace {
+  uint8_t level = 0;   ///< 0 host or scale-up, 1 leaf, 2 spine, 3 core
+  uint16_t plane = 0;  ///< of a switch
+  int32_t pod = -1;    ///< of a leaf or spine; -1: none
+  int32_t rail = -1;   ///< rail that a leaf serves, or that a host's NIC belongs on; -1: none
+};
+
+/// Directed ports that leave a node, in cabling order.
+class PortList {
+ public:
+  PortList(const uint32_t* first, size_t count) : first_(first), count_(count) {}
+  [[nodiscard]] const uint32_t* begin() const { return first_; }
+  [[nodiscard]] const uint32_t* end() const { return first_ + count_; }
+  [[nodiscard]] size_t size() const { return count_; }
+  [[nodiscard]] bool empty() const { return count_ == 0; }
+  uint32_t operator[](size_t i) const { return first_[i]; }
+  bool operator==(const PortList& o) const {
+    return std::equal(begin(), end(), o.begin(), o.end());
+  }
+
+ private:
+  const uint32_t* first_;
+  size_t count_;
+};
+
+/// A look at one node; valid as long as the Topology.
 struct TopologyNode {
-  std::string name;  ///< "node3.gpu5", "leaf2", ...
-  NodeKind kind = NodeKind::host;
-  std::vector<uint32_t> ports;  ///< directed ports that leave this node, in cabling order
+  const std::string& name;  ///< "node3.gpu5", "leaf2", ...
+  NodeKind kind;
+  PortList ports;  ///< after Topology::finish()
+  NodePlace place;
 };
 
 /// A full-duplex cable. Its two directed ports are 2 * index (a to b) and 2 * index + 1.
@@ -38,17 +67,45 @@ struct TopologyLink {
   double loss_rate = 0;  ///< probability that a packet is lost, per traversal
 };
 
+/// Whom hosts must be able to reach when a Topology is finished.
+enum class Reach : uint8_t {
+  direct,  ///< every host every other, hosts not being transit
+  relayed  ///< the same with hosts as transit: rail-only networks, where a message changes its rail
+           ///< inside a scale-up domain
+};
+
 class Topology {
  public:
+  /// All nodes as a sequence of TopologyNode.
+  class Nodes {
+   public:
+    explicit Nodes(const Topology& topology) : topology_(topology) {}
+    [[nodiscard]] size_t size() const { return topology_.nodes_.size(); }
+    TopologyNode operator[](size_t i) const {
+      const Node& n = topology_.nodes_[i];
+      return {n.name, n.kind, topology_.ports_of(i), n.place};
+    }
+
+   private:
+    const Topology& topology_;
+  };
+
   uint32_t add_node(std::string name, NodeKind kind);
+  uint32_t add_node(std::string name, NodeKind kind, NodePlace place);
   uint32_t add_link(uint32_t a, uint32_t b, Rate rate, Time delay, double loss_rate = 0);
+  /// Moves the end of cable `link` that is at node `from` to node `to`. finish() must follow.
+  void move_end(uint32_t link, uint32_t from, uint32_t to);
 
-  /// Call once after the last link: lists the hosts (rank = position among hosts) and checks that
-  /// every host has a link and that all hosts can reach each other without transit through a host.
-  /// Throws UserError naming the first pair that cannot.
-  void finish();
+  /// Call after the last link: orders the ports, lists the hosts (rank = position among hosts) and
+  /// checks that every host has a link and that all hosts can reach each other. Throws UserError
+  /// naming the first pair that cannot.
+  void finish(Reach reach = Reach::direct);
+  /// Gives rank r the host `node_of_rank[r]`, a permutation of hosts(). After finish().
+  void place_ranks(std::vector<uint32_t> node_of_rank);
 
-  [[nodiscard]] const std::vector<TopologyNode>& nodes() const { return nodes_; }
+  [[nodiscard]] Nodes nodes() const { return Nodes(*this); }
+  [[nodiscard]] NodeKind kind(uint32_t node) const { return nodes_[node].kind; }
+  [[nodiscard]] Reach reach() const { return reach_; }
   [[nodiscard]] const std::vector<TopologyLink>& links() const { return links_; }
   [[nodiscard]] const std::vector<uint32_t>& hosts() const { return hosts_; }  ///< rank -> node
   [[nodiscard]] uint32_t count(NodeKind kind) const;
@@ -59,6 +116,10 @@ class Topology {
   }
   [[nodiscard]] uint32_t to(uint32_t port) const { return from(port ^ 1); }
   [[nodiscard]] const TopologyLink& link_of(uint32_t port) const { return links_[port >> 1]; }
+  /// A cable between a host and a switch outside of its scale-up domain.
+  [[nodiscard]] bool is_nic_link(uint32_t link) const;
+  /// NIC cables of a host, in order of its NIC ports.
+  [[nodiscard]] std::vector<uint32_t> nic_links(uint32_t host) const;
   /// "scale-up", "host-leaf", "leaf-spine", "host-host", ... (lower tier first)
   [[nodiscard]] std::string tier(uint32_t port) const;
   /// Slowest NIC port: a host's port that does not lead to a scale-up switch. Zero when there is
@@ -68,10 +129,26 @@ class Topology {
   [[nodiscard]] const std::vector<uint32_t>& servers() const { return servers_; }
 
  private:
-  std::vector<TopologyNode> nodes_;
+  struct Node {
+    std::string name;  // up to 15 characters take no memory of their own
+    NodeKind kind;
+    NodePlace place;
+  };
+  [[nodiscard]] PortList ports_of(size_t node) const {
+    if (node + 1 >= first_port_.size()) return {nullptr, 0};
+    const uint32_t first = first_port_[node];
+    return {ports_.data() + first, first_port_[node + 1] - first};
+  }
+  void order_ports();
+  void find_servers();
+  void check_reach() const;
+
+  std::vector<Node> nodes_;
   std::vector<TopologyLink> links_;
+  std::vector<uint32_t> first_port_, ports_;  // ports_[first_port_[n] .. first_port_[n + 1])
   std::vector<uint32_t> hosts_, servers_;
   Rate nic_rate_;
+  Reach reach_ = Reach::direct;
 };
 
 /// What a topology kind is built from beside its own parameters.

@@ -33,12 +33,24 @@ inline int64_t request_bytes(CollectiveKind kind, int64_t bytes, size_t members)
   return kind == CollectiveKind::barrier ? 4 * static_cast<int64_t>(members) : bytes;
 }
 
+/// Set in Transfer::channel of clear-to-send messages, beside the channels of data.
+inline constexpr uint32_t kGrantChannel = 0x80000000U;
+
 /// A message of a collective between two members (indices into the communicator).
 struct CollectiveSend {
   uint32_t src = 0, dst = 0;
-  int64_t bytes = 0;     ///< > 0
-  uint32_t channel = 0;  ///< messages of one edge and channel keep their order
-  uint32_t token = 0;    ///< the algorithm's own, returned in delivered()
+  int64_t bytes = 0;           ///< > 0
+  uint32_t channel = 0;        ///< messages of one edge and channel keep their order
+  uint32_t token = 0;          ///< the algorithm's own, returned in delivered()
+  uint8_t traffic_class = 0;   ///< see Transfer
+  bool clear_to_send = false;  ///< a grant of the receiver, no data; has a queue pair of its own
+};
+
+/// Messages that a member will receive in a row from one other.
+struct CollectiveReceive {
+  uint32_t src = 0;  ///< member
+  uint32_t channel = 0;
+  uint32_t count = 0;
 };
 
 /// A collective in progress. The timeline tells it what happened, it answers what to send next and
@@ -53,6 +65,11 @@ class CollectiveRun {
   /// A message is with its receiver.
   virtual void delivered(const CollectiveSend& send, std::vector<CollectiveSend>& sends,
                          std::vector<uint32_t>& done) = 0;
+  /// What `member` will receive, per channel in the order in which it should make room for it.
+  /// @returns false when the algorithm cannot tell ahead: room is made when a message is ready.
+  virtual bool receives(uint32_t /*member*/, std::vector<CollectiveReceive>& /*out*/) const {
+    return false;
+  }
 };
 
 class CollectiveAlgorithm {

@@ -85,7 +85,7 @@ class EventQueue {
   [[nodiscard]] const Event* current_end() const { return work_.data() + work_.size(); }
 
  private:
-  static constexpr int kFirstShift = 15, kMinShift = 9, kMaxShift = 24;
+  static constexpr int kFirstShift = 14, kMinShift = 9, kMaxShift = 24;
   static constexpr int64_t kBuckets = 4096;
   static constexpr size_t kWords = kBuckets / 64;
   static constexpr size_t kSmall = 16;
@@ -242,9 +242,9 @@ class EventQueue {
     int shift = shift_;
     if (short_sighted && shift < kMaxShift) {
       floor_shift_ = ++shift;  // too much waits in the heap: never this narrow again
-    } else if (per_bucket_x16 > 16 * 6 && shift > floor_shift_) {
+    } else if (per_bucket_x16 > 16 * 3 && shift > floor_shift_) {
       --shift;
-    } else if (per_bucket_x16 < 24 && shift < kMaxShift) {
+    } else if (per_bucket_x16 < 16 && shift < kMaxShift) {
       ++shift;
     }
     if (shift == shift_) return;

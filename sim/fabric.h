@@ -21,6 +21,7 @@ struct Transfer {
   Bytes size;            ///< payload bytes, > 0
   uint32_t channel = 0;  ///< transfers of one (src, dst, channel) may share a queue pair
   uint32_t owner = 0;    ///< index given by the caller (collective or flow), kept for the records
+  uint8_t traffic_class = 0;  ///< data class in switches; the last one where there are fewer
 };
 
 /// Progress of a transfer.
@@ -89,6 +90,11 @@ struct FabricTotals {
   int64_t payload_bytes = 0;  ///< delivered
   int64_t wire_bytes = 0;     ///< sum over links
   uint64_t rate_changes = 0;
+  uint64_t out_of_order = 0;     ///< data packets that arrived before one sent earlier
+  uint64_t pfc_refreshes = 0;    ///< pauses sent again before they expired
+  uint64_t watchdog_events = 0;  ///< queues or NICs that a PFC watchdog freed
+  uint64_t reroutes = 0;         ///< queue pairs that were given a new path
+  uint64_t cyclic_waits = 0;     ///< looks that found queues waiting for each other in a circle
 };
 
 /// Moves transfers. Not thread-safe; any number may exist at once.

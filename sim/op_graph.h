@@ -58,7 +58,7 @@ struct Op {
   uint32_t group_slot = 0;  // collective: index into RankBinding::groups
   uint32_t peer_slot = 0;   // send, recv: index into RankBinding::peers
   uint64_t tag = 0;         // send, recv: matched in order of issue per (src, dst, tag)
-  Time duration;            // compute, memory: as traced; zero when unknown
+  Time duration;            // compute, memory: as traced; zero when unknown. metadata: a delay
   int64_t flops = 0;        // compute
   /// compute, memory: bytes touched. collective: Chakra's convention, the bytes that one rank
   /// contributes (all-reduce, reduce-scatter: whole input buffer; all-gather: own shard;

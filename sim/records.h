@@ -49,12 +49,23 @@ struct CollectiveRecord {
   Time first_arrival, start, finish;  ///< start = last member arrived
   Time wait_max;                      ///< start - first_arrival: the longest wait for a peer
   uint64_t transfers = 0;
-  int64_t wire_payload = 0;       ///< payload bytes moved over all its transfers
-  uint64_t transmissions = 0;     ///< link transmissions of its data and ACK packets
-  double algbw_gbytes_per_s = 0;  ///< bytes / (finish - start); all-gather: N x bytes
-  double busbw_gbytes_per_s = 0;  ///< algbw x the factor of nccl-tests for the kind
-  uint32_t owner = 0;             ///< TransferRecord::owner of its transfers
-  uint32_t last_rank = 0;         ///< the member that arrived last
+  int64_t wire_payload = 0;        ///< payload bytes moved over all its transfers
+  uint64_t transmissions = 0;      ///< link transmissions of its data and ACK packets
+  uint64_t cts_count = 0;          ///< clear-to-send messages; of the above only in transmissions
+  Time cts_p50, cts_p90, cts_p99;  ///< from the receiver to the sender; nearest rank
+  double algbw_gbytes_per_s = 0;   ///< bytes / (finish - start); all-gather: N x bytes
+  double busbw_gbytes_per_s = 0;   ///< algbw x the factor of nccl-tests for the kind
+  uint32_t owner = 0;              ///< TransferRecord::owner of its transfers
+  uint32_t last_rank = 0;          ///< the member that arrived last
+};
+
+/// A fault that was injected.
+struct FaultRecord {
+  Time at;
+  Time until;             ///< infinity: until the end of the run
+  std::string kind;       ///< "link-down", ...
+  std::string component;  ///< what it happened to, by name
+  std::string text;       ///< what it did there, in words
 };
 
 }  // namespace trainyard

@@ -11,6 +11,9 @@ namespace trainyard {
 namespace {
 
 constexpr uint32_t kNone = 0xffffffffU;
+// Events whose key is no rank.
+constexpr uint32_t kDelayedBegin = 0xfffffffeU;     // arg: index into delayed_
+constexpr uint32_t kDelayedDelivery = 0xffffffffU;  // arg: transfer
 /// Longest stretch that the fabric runs without a look at progress and interrupts: shorter for
 /// larger jobs, whose microseconds cost more.
 Time slice_of(size_t ranks) {
@@ -211,11 +214,30 @@ void Timeline::try_stream(uint32_t rank, uint32_t stream) {
 }
 
 void Timeline::begin(uint32_t rank, uint32_t op) {
+  const Op& o = ranks_[rank].graph->ops[op];
+  const bool communicates =
+      o.kind == OpKind::collective || o.kind == OpKind::send || o.kind == OpKind::recv;
+  if (options_.faults != nullptr && communicates) {
+    const Time from = options_.faults->runs_from(rank, now_);
+    if (from == Time::infinity()) return;  // describe_hang() says so
+    if (from > now_) {
+      events_.push(from.ps(), kDelayedBegin, static_cast<uint32_t>(delayed_.size()));
+      delayed_.emplace_back(rank, op);
+      return;
+    }
+  }
+  begin_now(rank, op);
+}
+
+void Timeline::begin_now(uint32_t rank, uint32_t op) {
   RankState& s = ranks_[rank];
   const Op& o = s.graph->ops[op];
   switch (o.kind) {
     case OpKind::metadata:
-      finished_.emplace_back(rank, op);
+      if (o.duration > Time())
+        events_.push((now_ + o.duration).ps(), rank, op);
+      else
+        finished_.emplace_back(rank, op);
       return;
     case OpKind::compute:
     case OpKind::memory: {
@@ -223,9 +245,14 @@ void Timeline::begin(uint32_t rank, uint32_t op) {
       account(rank);
       const bool host = s.graph->streams[o.stream].name == "host";
       (host ? s.hosting : s.computing) += 1;
+      Time end = now_ + d;
+      if (options_.faults != nullptr && !host) {
+        end = options_.faults->end_of_compute(rank, now_, d);
+        if (end == Time::infinity()) return;  // describe_hang() says so
+      }
       emit(rank, op, o.kind == OpKind::memory ? Span::Kind::memory : Span::Kind::compute, now_,
-           now_ + d);
-      events_.push((now_ + d).ps(), rank, op);
+           end);
+      events_.push(end.ps(), rank, op);
       return;
     }
     case OpKind::collective:
@@ -368,11 +395,18 @@ void Timeline::apply(uint32_t index, std::vector<CollectiveSend>& sends,
     t.size = Bytes(send.bytes);
     // Queue pairs belong to a communicator and channel, as in NCCL.
     t.channel = c.group * 64 + send.channel % 64;
+    if (send.clear_to_send) t.channel |= kGrantChannel;
     t.owner = c.owner;
+    t.traffic_class = send.clear_to_send ? send.traffic_class
+                                         : std::max(send.traffic_class, options_.traffic_class);
     const TransferId id = fabric_.start(t, now_);
     TRAINYARD_ASSERT(id == flights_.size());
     flights_.push_back({true, index, send});
     CollectiveRecord& r = records_[c.record];
+    if (send.clear_to_send) {
+      ++r.cts_count;
+      continue;
+    }
     ++r.transfers;
     r.wire_payload += send.bytes;
   }
@@ -484,6 +518,7 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
   t.size = Bytes(send.bytes);
   t.channel = 0xffffffffU;
   t.owner = m.owner;
+  t.traffic_class = options_.traffic_class;
   owner_names_.push_back("send " + ranks_[m.src].graph->name_of(m.send_op));
   const TransferId id = fabric_.start(t, now_);
   TRAINYARD_ASSERT(id == flights_.size());
@@ -511,15 +546,43 @@ void Timeline::on_completion(const Completion& c) {
   const auto wanted =
       options_.complete_at_receiver ? Completion::What::delivered : Completion::What::acknowledged;
   if (c.what != wanted) return;
-  const Flight flight = flights_[c.id];
+  const Flight& flight = flights_[c.id];
   if (!flight.is_collective) {
     message_done(flight.index);
     return;
   }
+  if (options_.faults != nullptr) {
+    // The data is there, but the kernel that waits for it does not run.
+    const uint32_t rank = job_.groups[collectives_[flight.index].group].members[flight.send.dst];
+    const Time from = options_.faults->runs_from(rank, now_);
+    if (from == Time::infinity()) return;
+    if (from > now_) {
+      events_.push(from.ps(), kDelayedDelivery, c.id);
+      return;
+    }
+  }
+  on_delivery(c.id);
+}
+
+void Timeline::on_delivery(TransferId id) {
+  const Flight flight = flights_[id];
   std::vector<CollectiveSend> sends;
   std::vector<uint32_t> done;
   collectives_[flight.index].run->delivered(flight.send, sends, done);
   apply(flight.index, sends, done);
+}
+
+Time Timeline::deadline() {
+  if (options_.faults == nullptr || options_.collective_timeout == Time::infinity()) {
+    return Time::infinity();
+  }
+  while (oldest_open_ < collectives_.size() &&
+         collectives_[oldest_open_].done ==
+             job_.groups[collectives_[oldest_open_].group].members.size()) {
+    ++oldest_open_;
+  }
+  if (oldest_open_ == collectives_.size()) return Time::infinity();
+  return records_[collectives_[oldest_open_].record].first_arrival + options_.collective_timeout;
 }
 
 bool Timeline::run(Recorder* recorder) {
@@ -558,15 +621,20 @@ bool Timeline::run(Recorder* recorder) {
   while (ops_done_ < ops_total_) {
     const Time own = events_.empty() ? Time::infinity() : Time::ps(events_.next_time());
     const Time fabric_next = fabric_.next_event();
-    if (own == Time::infinity() &&
-        (fabric_next == Time::infinity() || fabric_.outstanding() == 0)) {
-      throw SimulationError(describe_hang());
+    const Time fails_at = deadline();
+    const bool stuck =
+        own == Time::infinity() && (fabric_next == Time::infinity() || fabric_.outstanding() == 0);
+    if (fails_at != Time::infinity() && (stuck || now_ >= fails_at)) {
+      end_ = now_ = fails_at;
+      throw SimulationError("collective timeout of " + print_time(options_.collective_timeout) +
+                            " at " + print_time(now_) + ": " + describe_hang());
     }
+    if (stuck) throw SimulationError(describe_hang());
     if (options_.progress && !options_.progress(now_, ops_done_)) return false;
     completions.clear();
     const Time slice = std::max(fabric_next, now_);
     const Time limit =
-        std::min(own, slice == Time::infinity() ? Time::infinity() : slice + stretch);
+        std::min({own, fails_at, slice == Time::infinity() ? Time::infinity() : slice + stretch});
     if (fabric_next <= limit) {
       const Time reached = fabric_.advance(limit, completions);
       if (!completions.empty()) {
@@ -583,7 +651,13 @@ bool Timeline::run(Recorder* recorder) {
     now_ = own;
     while (!events_.empty() && events_.next_time() == now_.ps()) {
       const Event e = events_.pop();
-      finished_.emplace_back(e.key, e.arg);
+      if (e.key == kDelayedBegin) {
+        begin_now(delayed_[e.arg].first, delayed_[e.arg].second);
+      } else if (e.key == kDelayedDelivery) {
+        on_delivery(e.arg);
+      } else {
+        finished_.emplace_back(e.key, e.arg);
+      }
     }
     settle();
   }
@@ -595,11 +669,23 @@ bool Timeline::run(Recorder* recorder) {
     fabric_.advance(Time::infinity(), completions);
   }
   const auto& transfers = fabric_.transfers();
+  std::map<uint32_t, std::vector<Time>> grants;  // by record
   for (uint32_t id = 0; id < flights_.size(); ++id) {
-    if (flights_[id].is_collective) {
-      records_[collectives_[flights_[id].index].record].transmissions +=
-          transfers[id].transmissions;
+    if (!flights_[id].is_collective) continue;
+    const uint32_t record = collectives_[flights_[id].index].record;
+    records_[record].transmissions += transfers[id].transmissions;
+    if (flights_[id].send.clear_to_send) {
+      grants[record].push_back(transfers[id].delivered - transfers[id].start);
     }
+  }
+  for (auto& entry : grants) {
+    std::vector<Time>& times = entry.second;
+    std::sort(times.begin(), times.end());
+    const auto percentile = [&times](size_t p) { return times[(times.size() * p + 99) / 100 - 1]; };
+    CollectiveRecord& r = records_[entry.first];
+    r.cts_p50 = percentile(50);
+    r.cts_p90 = percentile(90);
+    r.cts_p99 = percentile(99);
   }
   return true;
 }
@@ -607,8 +693,19 @@ bool Timeline::run(Recorder* recorder) {
 std::string Timeline::describe_hang() const {
   std::string text = "hang: " + std::to_string(ops_total_ - ops_done_) + " of " +
                      std::to_string(ops_total_) + " ops cannot run";
-  if (fabric_.outstanding() > 0) return text + ": " + fabric_.describe_stall();
   int shown = 0;
+  if (options_.faults != nullptr) {
+    uint32_t stopped = 0;
+    std::string ranks;
+    for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      if (ranks_[r].left == 0 || options_.faults->runs_from(r, now_) != Time::infinity()) continue;
+      if (++stopped <= 8) ranks += " " + std::to_string(r);
+    }
+    if (stopped > 0) {
+      text += "; the GPU of rank" + ranks + (stopped > 8 ? " ..." : "") + " has stopped for good";
+    }
+  }
+  if (fabric_.outstanding() > 0) return text + ": " + fabric_.describe_stall();
   for (const auto& [key, index] : open_collectives_) {
     (void)key;
     const Collective& c = collectives_[index];

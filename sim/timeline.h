@@ -7,7 +7,9 @@
 //     a mismatch of kind or size is an error that names both ops;
 //   - the k-th send of (src, dst, tag) meets the k-th recv; bytes move when both are posted, or
 //     with eager sends when the send is;
-//   - events of one instant: first the fabric's completions by transfer id, then op ends by rank.
+//   - an op of metadata with a duration takes that long and occupies nothing;
+//   - events of one instant: first the fabric's completions by transfer id, then op ends by rank,
+//     then what a GPU does that was stopped until now.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,7 @@
 #include "sim/compute_model.h"
 #include "sim/event_queue.h"
 #include "sim/fabric.h"
+#include "sim/fault_source.h"
 #include "sim/op_graph.h"
 #include "sim/records.h"
 
@@ -39,6 +42,10 @@ struct TimelineOptions {
   /// A send moves its bytes as soon as it is posted; false: when its receive is posted, too.
   bool eager_sends = false;
   Time collective_timeout = Time::infinity();  ///< first arrival to finish; longer fails the run
+  uint8_t traffic_class = 0;                   ///< Transfer::traffic_class of all it sends
+  /// GPUs that slow down or stop; null: none. A stopped GPU begins no op and takes no further part
+  /// in collectives; ops on a stream called "host" run on.
+  const FaultSource* faults = nullptr;
   /// Called now and then with the simulated time and ops done; returning false stops the run.
   std::function<bool(Time now, uint64_t ops_done)> progress;
 };
@@ -75,12 +82,16 @@ class Timeline {
   void release(uint32_t rank, uint32_t op);
   void try_stream(uint32_t rank, uint32_t stream);
   void begin(uint32_t rank, uint32_t op);
+  void begin_now(uint32_t rank, uint32_t op);
   void begin_collective(uint32_t rank, uint32_t op);
   void begin_message(uint32_t rank, uint32_t op);
   void finish(uint32_t rank, uint32_t op);
   void apply(uint32_t index, std::vector<CollectiveSend>& sends, std::vector<uint32_t>& done);
   void message_done(uint32_t index);
   void on_completion(const Completion& c);
+  void on_delivery(TransferId id);
+  /// When the collective that is open for longest fails; infinity: none, or no faults to wait for.
+  Time deadline();
   void close_collective(uint32_t index);
   void account(uint32_t rank);
   void emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Time end,
@@ -108,6 +119,8 @@ class Timeline {
   std::vector<CollectiveRecord> records_;
   std::vector<std::string> owner_names_;
   std::vector<std::pair<uint32_t, uint32_t>> finished_;  // ops that end at this instant
+  std::vector<std::pair<uint32_t, uint32_t>> delayed_;   // ops that wait for their stopped GPU
+  size_t oldest_open_ = 0;                               // collectives before it are closed
   uint64_t ops_done_ = 0, ops_total_ = 0;
   uint64_t fingerprint_ = 0;
 };

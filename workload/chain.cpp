@@ -50,6 +50,12 @@ class ChainRun final : public CollectiveRun {
     }
   }
 
+  bool receives(uint32_t member, std::vector<CollectiveReceive>& out) const override {
+    const uint32_t p = position(member);
+    if (p > 0) out.push_back({position(p - 1), 0, slices_});
+    return true;
+  }
+
  private:
   [[nodiscard]] uint32_t position(uint32_t member) const {
     return reduce_ ? n_ - 1 - member : member;  // its own inverse
@@ -97,6 +103,12 @@ class StarRun final : public CollectiveRun {
                  std::vector<uint32_t>& done) override {
     done.push_back(gather_ ? send.src : send.dst);
     if (--left_root_ == 0) done.push_back(0);
+  }
+
+  bool receives(uint32_t member, std::vector<CollectiveReceive>& out) const override {
+    if (!gather_ && member != 0) out.push_back({0, 0, 1});
+    for (uint32_t m = 1; gather_ && member == 0 && m < n_; ++m) out.push_back({m, 0, 1});
+    return true;
   }
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "sim/errors.h"
 #include "sim/registry.h"
+#include "workload/admission.h"
 #include "workload/collective_params.h"
 
 namespace trainyard {
@@ -54,9 +55,34 @@ const std::vector<ParamSpec>& collective_params() {
        "none",
        "",
        "",
-       {"none"},
-       "receiver-driven admission (credits are not built yet)",
-       "DESIGN 4"},
+       {"none", "credits"},
+       "credits: between servers a message may leave when its receiver has sent a clear-to-send",
+       "S03; NCCL net_ib"},
+      {"outstanding",
+       PT::integer,
+       "8",
+       "1",
+       "1000000",
+       {},
+       "credits: messages that a receiver has admitted and not yet received, per channel",
+       "NCCL_STEPS 8"},
+      {"cts_size",
+       PT::bytes,
+       "64B",
+       "1B",
+       "64KiB",
+       {},
+       "credits: payload of a clear-to-send message",
+       "NCCL net_ib: an entry of the send FIFO is aligned to 64 bytes"},
+      {"cts_class",
+       PT::choice,
+       "control",
+       "",
+       "",
+       {"control", "data"},
+       "credits: clear-to-send messages travel in data class 0 ahead of the data, which uses class "
+       "1; or in class 1 with it",
+       "B: V62"},
       {"sms",
        PT::choice,
        "auto",
@@ -65,6 +91,15 @@ const std::vector<ParamSpec>& collective_params() {
        {"auto"},
        "SMs taken by communication; compute is not slowed down yet",
        "DESIGN 3"},
+      {"class",
+       PT::integer,
+       "0",
+       "0",
+       "3",
+       {},
+       "data class in switches of all that the job sends, sends included; see "
+       "fabric.switch.classes",
+       "DESIGN 5"},
       {"timeout",
        PT::time,
        "30min",
@@ -82,9 +117,16 @@ namespace {
 class Selector final : public CollectiveSelector {
  public:
   explicit Selector(const Params& params) : preferred_(params.text("algorithm")) {
+    const bool credits = params.is_word("admission", "credits");
+    if (credits && !params.is_word("window", "auto")) {
+      throw UserError(params.origin("window").pos,
+                      "collectives.window limits senders where admission: credits limits receivers",
+                      "remove window, or use admission: none");
+    }
     for (const std::string& name : Registry::instance().names("collective")) {
-      algorithms_.push_back(
-          Registry::instance().factory<CollectiveFactory>("collective", name)(params));
+      auto algorithm = Registry::instance().factory<CollectiveFactory>("collective", name)(params);
+      if (credits) algorithm = admit_by_credits(std::move(algorithm), params);
+      algorithms_.push_back(std::move(algorithm));
     }
   }
 

@@ -43,6 +43,11 @@ class DirectRun final : public CollectiveRun {
     }
   }
 
+  bool receives(uint32_t member, std::vector<CollectiveReceive>& out) const override {
+    for (uint32_t k = 1; k < n_; ++k) out.push_back({(member + n_ - k) % n_, 0, 1});
+    return true;
+  }
+
  private:
   void pump(uint32_t m, std::vector<CollectiveSend>& sends) {
     auto& peers = waiting_[m];

@@ -114,6 +114,13 @@ class RingRun final : public CollectiveRun {
     }
   }
 
+  bool receives(uint32_t member, std::vector<CollectiveReceive>& out) const override {
+    for (uint32_t c = 0; c < channels_; ++c) {
+      out.push_back({order_[c][(position_[c][member] + n_ - 1) % n_], c, steps_});
+    }
+    return true;
+  }
+
  private:
   void pump(uint32_t c, uint32_t p, std::vector<CollectiveSend>& sends) {
     const uint32_t next = (p + 1) % n_;

@@ -17,6 +17,27 @@ using PT = ParamType;
 const ParamSpec kSize = {"size", PT::bytes, "1MiB", "1B", "", {}, "bytes per flow", ""};
 const ParamSpec kStart = {"start", PT::time, "0ns", "0ns", "30d", {}, "start of all flows", ""};
 
+const ParamSpec kClass = {
+    "class",   PT::integer, "0", "0", "3", {}, "data class in switches, see fabric.switch.classes",
+    "DESIGN 5"};
+const ParamSpec kBackground = {"background",
+                               PT::boolean,
+                               "false",
+                               "",
+                               "",
+                               {},
+                               "the run does not wait for these flows, and they are reported apart",
+                               "DESIGN 9.1"};
+const ParamSpec kRepeat = {"repeat",
+                           PT::time,
+                           "false",
+                           "1ns",
+                           "30d",
+                           {"false", "true"},
+                           "background only: true starts a flow again as soon as it is done, a "
+                           "time starts it so often, done or not",
+                           "our choice"};
+
 uint32_t rank_param(const TrafficRequest& r, const Params& p, const std::string& name) {
   const int64_t v = p.integer(name);
   if (v >= r.ranks) {
@@ -123,8 +144,8 @@ std::vector<Flow> from_file(const TrafficRequest& r, const Params& p) {
       throw UserError(pos, "a flow from rank " + std::to_string(v[1]) + " to itself");
     if (v[3] == 0) throw UserError(pos, "a flow of 0 bytes");
     if (v[4] > 2'592'000'000'000'000) throw UserError(pos, "the start time is beyond 30 days");
-    flows.push_back(
-        {static_cast<uint32_t>(v[1]), static_cast<uint32_t>(v[2]), v[3], Time::ns(v[4])});
+    flows.push_back({static_cast<uint32_t>(v[1]), static_cast<uint32_t>(v[2]), v[3],
+                     Time::ns(v[4]) + p.time("start")});
   }
   if (flows.empty()) throw UserError(SourcePos{path.string(), 0}, "the file holds no flow");
   return flows;
@@ -148,7 +169,8 @@ const RegisterModel<TrafficFactory> kCollective{
        "",
        {},
        "bytes that one rank contributes (all-gather: its shard; all-to-all: its whole send buffer)",
-       "formats 1.8"}}},
+       "formats 1.8"},
+      {"start", PT::time, "0ns", "0ns", "30d", {}, "it does not begin before", ""}}},
     [](const TrafficRequest&, const Params&) -> std::vector<Flow> {
       TRAINYARD_ASSERT(false);  // runs as a job, see collective_job()
       return {};
@@ -169,20 +191,28 @@ const RegisterModel<TrafficFactory> kIncast{
        "number of senders, lowest ranks first; auto: all others",
        ""},
       kSize,
-      kStart}},
+      kStart,
+      kClass,
+      kBackground,
+      kRepeat}},
     incast};
 const RegisterModel<TrafficFactory> kOutcast{
     {"traffic",
      "outcast",
      "One rank sends to all others.",
      "",
-     {{"src", PT::integer, "0", "0", "", {}, "sending rank", ""}, kSize, kStart}},
+     {{"src", PT::integer, "0", "0", "", {}, "sending rank", ""},
+      kSize,
+      kStart,
+      kClass,
+      kBackground,
+      kRepeat}},
     outcast};
 const RegisterModel<TrafficFactory> kAllToAll{{"traffic",
                                                "all-to-all",
                                                "Every rank sends to every other, in rotated order.",
                                                "",
-                                               {kSize, kStart}},
+                                               {kSize, kStart, kClass, kBackground, kRepeat}},
                                               all_to_all};
 const RegisterModel<TrafficFactory> kPermutation{
     {"traffic",
@@ -198,21 +228,37 @@ const RegisterModel<TrafficFactory> kPermutation{
        "rank r sends to r + shift; random: one random cycle by the seed",
        ""},
       kSize,
-      kStart}},
+      kStart,
+      kClass,
+      kBackground,
+      kRepeat}},
     permutation};
 const RegisterModel<TrafficFactory> kFile{
     {"traffic",
      "file",
      "Flows from a CSV file: flow_id,src,dst,size_bytes,start_ns.",
      "",
-     {{"path", PT::text, "", "", "", {}, "the file, relative to the scenario", ""}}},
+     {{"path", PT::text, "", "", "", {}, "the file, relative to the scenario", ""},
+      {"start", PT::time, "0ns", "0ns", "30d", {}, "added to the start of every row", ""},
+      kClass,
+      kBackground,
+      kRepeat}},
     from_file};
 
 }  // namespace
 
+void apply_common(const Params& params, std::vector<Flow>& flows) {
+  for (Flow& f : flows) {
+    f.traffic_class = static_cast<uint8_t>(params.integer("class"));
+    f.background = params.boolean("background");
+    f.repeat = params.is_word("repeat", "true");
+    if (!f.repeat && !params.is_word("repeat", "false")) f.period = params.time("repeat");
+  }
+}
+
 Job collective_job(const std::string& name, uint32_t ranks, const std::vector<Params>& entries) {
   auto graph = std::make_shared<OpGraph>();
-  graph->streams = {{"communication", StreamOrder::fifo}};
+  graph->streams = {{"communication", StreamOrder::fifo}, {"clock", StreamOrder::free}};
   for (const Params& entry : entries) {
     Op op;
     op.kind = OpKind::collective;
@@ -224,6 +270,18 @@ Job collective_job(const std::string& name, uint32_t ranks, const std::vector<Pa
     }
     op.bytes = op.collective == CollectiveKind::barrier ? 0 : entry.bytes("size").count();
     op.name = graph->intern(entry.text("collective") + " " + entry.text("size"));
+    if (entry.time("start") > Time()) {
+      Op clock;
+      clock.kind = OpKind::metadata;
+      clock.source_id = graph->ops.size();
+      clock.stream = 1;
+      clock.duration = entry.time("start");
+      clock.name = graph->intern("start of " + entry.text("collective"));
+      graph->ops.push_back(clock);
+      op.source_id = graph->ops.size();
+      graph->add_dependency(static_cast<uint32_t>(graph->ops.size() - 1),
+                            static_cast<uint32_t>(graph->ops.size()));
+    }
     graph->ops.push_back(op);
   }
   graph->finish();

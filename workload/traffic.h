@@ -17,7 +17,14 @@ struct Flow {
   uint32_t src = 0, dst = 0;  ///< ranks
   int64_t bytes = 0;
   Time start;
+  uint8_t traffic_class = 0;  ///< data class in switches
+  bool background = false;    ///< the run does not wait for it
+  bool repeat = false;        ///< background: starts again as soon as it is done
+  Time period{};              ///< background: starts so often; zero: once
 };
+
+/// Sets what every pattern can say: class, background, repeat.
+void apply_common(const Params& params, std::vector<Flow>& flows);
 
 struct TrafficRequest {
   uint32_t ranks = 0;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "network/packet/congestion_params.h"
 #include "sim/registry.h"
 
 namespace trainyard {
@@ -83,9 +84,51 @@ const std::vector<ParamSpec>& transport_params() {
        "go-back-n",
        "",
        "",
-       {"go-back-n"},
-       "what the sender repeats after a loss",
+       {"go-back-n", "go-back-0", "selective-repeat"},
+       "what the sender repeats after a loss: all from the missing packet on, the whole message, "
+       "or the missing packet",
        "B: L7+L8"},
+      {"reorder_window",
+       PT::integer,
+       "32",
+       "1",
+       "1000000",
+       {},
+       "selective-repeat: a packet is lost when one sent so many later has arrived",
+       "RFC 8985 generalises 3; spraying reorders by more"},
+      {"selective_window",
+       PT::integer,
+       "1024",
+       "64",
+       "65536",
+       {},
+       "selective-repeat: packets in flight at most, what a receiver keeps track of",
+       "our choice: 4 MiB at a payload of 4096"},
+      {"send_delay",
+       PT::time,
+       "0ns",
+       "0ns",
+       "1s",
+       {},
+       "from the posting of a message to the moment its first byte may leave (doorbell, PCIe, NIC)",
+       "peers-measured: send latency; no delay is assumed"},
+      {"receive_rate",
+       PT::rate,
+       "auto",
+       "1Mbps",
+       "",
+       {"auto"},
+       "rate at which a NIC hands data to its host (a slow receiver); auto: as fast as it comes",
+       "B: L13"},
+      {"receive_buffer",
+       PT::bytes,
+       "512KiB",
+       "16KiB",
+       "1GiB",
+       {},
+       "buffer of a NIC whose receive_rate is below the line: it pauses its switch when half full "
+       "and lets it go on at a quarter",
+       "our choice: 40 us at 100 Gb/s"},
       {"nack_interval",
        PT::time,
        "500us",
@@ -146,9 +189,9 @@ const std::vector<ParamSpec>& dcqcn_params() {
        "vendor",
        "",
        "",
-       {"vendor", "paper"},
+       {"vendor", "paper", "raise-first"},
        "vendor: alpha ages on a timer and cuts wait for a cut timer; paper: cut at once with the "
-       "old alpha",
+       "old alpha; raise-first: raise alpha (from 1/2), then cut at once",
        "protocols 5.3"},
       {"g", PT::real, "1/256", "0.000001", "1", {}, "gain of alpha", "protocols 5.2"},
       {"alpha_timer",
@@ -157,7 +200,7 @@ const std::vector<ParamSpec>& dcqcn_params() {
        "1ns",
        "1s",
        {"auto"},
-       "period of alpha's decay; auto: vendor 1us, paper 55us",
+       "period of alpha's decay; auto: vendor 1us, others 55us",
        "protocols 5.2"},
       {"cut_interval",
        PT::time,
@@ -173,7 +216,7 @@ const std::vector<ParamSpec>& dcqcn_params() {
        "1ns",
        "10s",
        {"auto"},
-       "period of rate increases; auto: vendor 300us, paper 55us",
+       "period of rate increases; auto: vendor 300us, paper 55us, raise-first 60us",
        "protocols 5.2"},
       {"byte_counter",
        PT::bytes,
@@ -181,7 +224,7 @@ const std::vector<ParamSpec>& dcqcn_params() {
        "1B",
        "",
        {"auto", "none"},
-       "a rate increase per so many sent bytes; auto: vendor none, paper 10MB",
+       "a rate increase per so many sent bytes; auto: vendor none, paper 10MB, raise-first 300MB",
        "protocols 5.2"},
       {"fast_recovery_steps",
        PT::integer,
@@ -189,7 +232,7 @@ const std::vector<ParamSpec>& dcqcn_params() {
        "1",
        "100",
        {"auto"},
-       "increase events that only return to the target; auto: vendor 1, paper 5",
+       "increase events that only return to the target; auto: vendor 1, others 5",
        "protocols 5.2"},
       {"additive_increase",
        PT::rate,
@@ -197,7 +240,7 @@ const std::vector<ParamSpec>& dcqcn_params() {
        "0bps",
        "",
        {"auto"},
-       "additive step of the target; auto: vendor 5 Mb/s per 25 Gb/s of line rate, paper 40 Mb/s",
+       "additive step of the target; auto: vendor 5 Mb/s per 25 Gb/s of line rate, others 40 Mb/s",
        "protocols 5.2"},
       {"hyper_increase",
        PT::rate,
@@ -205,7 +248,7 @@ const std::vector<ParamSpec>& dcqcn_params() {
        "0bps",
        "",
        {"auto"},
-       "hyper step of the target; auto: vendor 50 Mb/s per 25 Gb/s of line rate, paper 200 Mb/s",
+       "hyper step of the target; auto: vendor 50 Mb/s per 25 Gb/s of line rate, others 200 Mb/s",
        "protocols 5.2"},
       {"hyper_step",
        PT::choice,
@@ -213,7 +256,7 @@ const std::vector<ParamSpec>& dcqcn_params() {
        "",
        "",
        {"auto", "constant", "scaled"},
-       "every hyper step alike, or the i-th i times as large; auto: vendor constant, paper scaled",
+       "every hyper step alike, or the i-th i times as large; auto: vendor constant, others scaled",
        "protocols 5.3"},
       {"clamp_target",
        PT::choice,
@@ -222,7 +265,42 @@ const std::vector<ParamSpec>& dcqcn_params() {
        "",
        {"auto", "true", "false"},
        "every cut sets the target to the current rate; auto: vendor false (only after an "
-       "increase), paper true",
+       "increase), others true",
+       "protocols 5.3"},
+      {"initial_alpha",
+       PT::text,
+       "auto",
+       "",
+       "",
+       {},
+       "alpha at the first notification, 0 to 1; auto: 1, raise-first 1/2",
+       "protocols 5.3"},
+      {"additive_phase",
+       PT::choice,
+       "auto",
+       "",
+       "",
+       {"auto", "one-step", "by-counters"},
+       "after fast recovery: one additive step and then hyper steps, or additive while one counter "
+       "and hyper when both are past it; auto: one-step without a byte counter",
+       "protocols 5.3"},
+      {"fast_recovery_exclusive",
+       PT::choice,
+       "auto",
+       "",
+       "",
+       {"auto", "true", "false"},
+       "events are counted before the comparison, so that one fewer is fast recovery; auto: "
+       "raise-first true, others false",
+       "protocols 5.3"},
+      {"qcn_leftover",
+       PT::choice,
+       "auto",
+       "",
+       "",
+       {"auto", "true", "false"},
+       "the first increase after a cut divides a target above 10 x rate by 8; auto: raise-first "
+       "true, others false",
        "protocols 5.3"},
       {"min_rate", PT::rate, "100Mbps", "1Kbps", "", {}, "floor of the rate", "protocols 5.2"},
       {"cnp",
@@ -232,7 +310,7 @@ const std::vector<ParamSpec>& dcqcn_params() {
        "",
        {"auto", "ack-flag", "packet"},
        "the notification is a flag on the ACK, or a packet of its own in the control class; auto: "
-       "vendor ack-flag, paper packet",
+       "vendor ack-flag, others packet",
        "protocols 5.3"},
       {"cnp_interval",
        PT::time,
@@ -254,8 +332,10 @@ const std::vector<ParamSpec>& dcqcn_params() {
   return specs;
 }
 
-const std::vector<ParamSpec>& ecmp_params() {
-  static const std::vector<ParamSpec> specs = {
+namespace {
+
+std::vector<ParamSpec> balancing_params() {
+  return {
       {"hash",
        PT::choice,
        "mix64",
@@ -284,11 +364,67 @@ const std::vector<ParamSpec>& ecmp_params() {
        PT::integer,
        "1",
        "1",
-       "1",
+       "15",
        {},
-       "queue pairs per connection (more than 1 is not built yet)",
-       "DESIGN 9.1"},
+       "queue pairs per connection, each with its own source port; messages are split over them",
+       "protocols 5.7"},
+      {"convergence",
+       PT::time,
+       "10ms",
+       "0ns",
+       "100s",
+       {},
+       "from a link that fails or comes back to new routes; until then packets go the old way",
+       "protocols 5.7: peers assume 0, which no fabric reaches"},
   };
+}
+
+std::vector<ParamSpec> with(std::vector<ParamSpec> specs, const std::vector<ParamSpec>& more) {
+  specs.insert(specs.end(), more.begin(), more.end());
+  return specs;
+}
+
+const ParamSpec kPathsParam{"paths",
+                            PT::integer,
+                            "16",
+                            "2",
+                            "255",
+                            {},
+                            "source ports that a queue pair uses; each is hashed as a flow",
+                            "our choice"};
+
+}  // namespace
+
+const std::vector<ParamSpec>& ecmp_params() {
+  static const std::vector<ParamSpec> specs = balancing_params();
+  return specs;
+}
+
+const std::vector<ParamSpec>& flowlet_params() {
+  static const std::vector<ParamSpec> specs =
+      with(balancing_params(), {kPathsParam,
+                                {"gap",
+                                 PT::time,
+                                 "50us",
+                                 "0ns",
+                                 "1s",
+                                 {},
+                                 "a queue pair that was silent for longer chooses anew",
+                                 "our choice: longer than the spread of path delays"}});
+  return specs;
+}
+
+const std::vector<ParamSpec>& spray_params() {
+  static const std::vector<ParamSpec> specs =
+      with(balancing_params(), {kPathsParam,
+                                {"choice",
+                                 PT::choice,
+                                 "random",
+                                 "",
+                                 "",
+                                 {"random", "round-robin"},
+                                 "how a packet's source port is chosen",
+                                 "B: S21"}});
   return specs;
 }
 
@@ -302,6 +438,30 @@ const std::vector<ParamSpec>& buffer_params() {
        {},
        "shared packet buffer of a switch",
        "DESIGN 9.1"},
+      {"classes",
+       PT::integer,
+       "1",
+       "1",
+       "4",
+       {},
+       "data classes, each with queues, pauses and buffer accounting of its own",
+       "B: L2+L15"},
+      {"scheduler",
+       PT::choice,
+       "strict",
+       "",
+       "",
+       {"strict", "dwrr"},
+       "among data classes: the lower number first, or deficit weighted round robin",
+       "DESIGN section 5"},
+      {"weights",
+       PT::text,
+       "1:1:1:1",
+       "",
+       "",
+       {},
+       "dwrr: shares of the classes, from class 0 on",
+       "our choice"},
   };
   return specs;
 }
@@ -381,6 +541,62 @@ const std::vector<ParamSpec>& pfc_params() {
        {},
        "response time to a pause assumed by headroom: auto",
        "protocols 5.5"},
+      {"pause",
+       PT::choice,
+       "until-resume",
+       "",
+       "",
+       {"until-resume", "quanta"},
+       "a pause lasts until its resume, or for pause_quanta and is sent again at half time",
+       "protocols 5.5"},
+      {"pause_quanta",
+       PT::integer,
+       "65535",
+       "1",
+       "65535",
+       {},
+       "length of a pause in units of 512 bit times",
+       "IEEE 802.1Qbb; protocols 5.5"},
+      {"watchdog",
+       PT::time,
+       "off",
+       "1us",
+       "100s",
+       {"off"},
+       "a switch queue paused for so long is freed",
+       "B: L12 (200 ms)"},
+      {"watchdog_action",
+       PT::choice,
+       "drop",
+       "",
+       "",
+       {"drop", "forward"},
+       "what the watchdog does: throw the queue away and all that comes, or ignore pauses",
+       "B: L12"},
+      {"watchdog_restore",
+       PT::time,
+       "200ms",
+       "1us",
+       "100s",
+       {},
+       "so long after, the port obeys pauses again",
+       "B: L12"},
+      {"nic_watchdog",
+       PT::time,
+       "off",
+       "1us",
+       "100s",
+       {"off"},
+       "a NIC that has sent pauses for so long without a break is silenced",
+       "B: L12 (100 ms)"},
+      {"cycle_check",
+       PT::time,
+       "1ms",
+       "1us",
+       "100s",
+       {"off"},
+       "a look for queues that wait for each other in a circle, so long after a pause",
+       "B: L9+L10"},
       {"frame_size",
        PT::bytes,
        "84B",
@@ -421,13 +637,110 @@ const std::vector<ParamSpec>& ecn_params() {
        "every packet is marked above",
        "protocols 5.4"},
       {"pmax", PT::real, "0.2", "0", "1", {}, "marking probability at kmax", "protocols 5.4"},
+      {"marking",
+       PT::choice,
+       "random",
+       "",
+       "",
+       {"random", "dithered"},
+       "by dice, or by error diffusion: the same mean without chance",
+       "DESIGN section 5"},
   };
   return specs;
 }
 
-PacketConfig make_packet_config(const Params& transport, const std::string& congestion,
-                                const Params& cc, const Params& ecmp, const Params& buffer,
-                                const Params& pfc, const Params& ecn, uint64_t seed) {
+namespace {
+
+/// "3:1" as weights.
+std::array<uint32_t, kMaxClasses> read_weights(const Params& p) {
+  std::array<uint32_t, kMaxClasses> weights{1, 1, 1, 1};
+  const std::string& text = p.text("weights");
+  const auto fail = [&] {
+    throw UserError(p.origin("weights").pos,
+                    "weights '" + text + "' are not numbers from 1 to 1000",
+                    "write one per class, as in '3:1'");
+  };
+  size_t at = 0;
+  for (size_t i = 0; at <= text.size(); ++i) {
+    size_t end = text.find(':', at);
+    if (end == std::string::npos) end = text.size();
+    const std::string word = text.substr(at, end - at);
+    if (i >= kMaxClasses || word.empty() || word.size() > 4 ||
+        word.find_first_not_of("0123456789") != std::string::npos) {
+      fail();
+    }
+    weights[i] = static_cast<uint32_t>(std::stoul(word));
+    if (weights[i] < 1 || weights[i] > 1000) fail();
+    at = end + 1;
+  }
+  return weights;
+}
+
+DcqcnParams make_dcqcn_params(const Params& cc) {
+  const bool vendor = cc.is_word("order", "vendor");
+  const bool raise_first = cc.is_word("order", "raise-first");
+  DcqcnParams d;
+  if (raise_first) {
+    d = dcqcn_raise_first();
+  } else if (!vendor) {
+    d.order = DcqcnOrder::paper;
+    d.alpha_timer_ps = d.increase_timer_ps = Time::us(55).ps();
+    d.byte_counter = 10'000'000;
+    d.fast_recovery_steps = 5;
+    d.additive_bps = 40'000'000;
+    d.hyper_bps = 200'000'000;
+    d.hyper_scaled = d.clamp_target = true;
+  } else {
+    d.additive_per_25g_bps = 5'000'000;
+    d.hyper_per_25g_bps = 50'000'000;
+  }
+  const auto given = [&](const char* name) { return !cc.is_word(name, "auto"); };
+  d.g = static_cast<uint64_t>(std::ldexp(cc.real("g"), 62));
+  if (given("alpha_timer")) d.alpha_timer_ps = cc.time("alpha_timer").ps();
+  if (given("cut_interval")) d.cut_timer_ps = cc.time("cut_interval").ps();
+  if (given("increase_timer")) d.increase_timer_ps = cc.time("increase_timer").ps();
+  if (given("byte_counter")) {
+    d.byte_counter = cc.is_word("byte_counter", "none") ? 0 : cc.bytes("byte_counter").count();
+  }
+  if (given("fast_recovery_steps")) {
+    d.fast_recovery_steps = static_cast<int>(cc.integer("fast_recovery_steps"));
+  }
+  if (given("additive_increase")) {
+    d.additive_bps = cc.rate("additive_increase").bps();
+    d.additive_per_25g_bps = 0;
+  }
+  if (given("hyper_increase")) {
+    d.hyper_bps = cc.rate("hyper_increase").bps();
+    d.hyper_per_25g_bps = 0;
+  }
+  if (given("hyper_step")) d.hyper_scaled = cc.is_word("hyper_step", "scaled");
+  if (given("clamp_target")) d.clamp_target = cc.is_word("clamp_target", "true");
+  if (given("additive_phase")) {
+    d.additive_phase = cc.is_word("additive_phase", "one-step") ? DcqcnAdditive::one_step
+                                                                : DcqcnAdditive::by_counters;
+  }
+  if (given("fast_recovery_exclusive")) {
+    d.fast_recovery_exclusive = cc.is_word("fast_recovery_exclusive", "true");
+  }
+  if (given("qcn_leftover")) d.qcn_leftover = cc.is_word("qcn_leftover", "true");
+  if (cc.text("initial_alpha") != "auto") {
+    Params one({{"initial_alpha", PT::real, "1", "0", "1", {}, "", ""}});
+    one.set("initial_alpha", cc.text("initial_alpha"), cc.origin("initial_alpha"));
+    d.initial_alpha = static_cast<uint64_t>(std::ldexp(one.real("initial_alpha"), 62));
+  }
+  d.min_bps = cc.rate("min_rate").bps();
+  return d;
+}
+
+}  // namespace
+
+PacketConfig make_packet_config(const PacketBlocks& blocks) {
+  const Params& transport = blocks.transport;
+  const Params& cc = blocks.congestion_params;
+  const Params& lb = blocks.balancing_params;
+  const Params& buffer = blocks.buffer;
+  const Params& pfc = blocks.pfc;
+  const Params& ecn = blocks.ecn;
   PacketConfig c;
   c.payload = transport.bytes("payload").count();
   c.header = transport.bytes("header").count();
@@ -452,47 +765,38 @@ PacketConfig make_packet_config(const Params& transport, const std::string& cong
   c.persistent_qps = transport.is_word("queue_pairs", "persistent");
   c.complete_at_receiver = transport.is_word("completion", "receiver");
   c.resolution_ps = transport.time("time_resolution").ps();
+  c.recovery = transport.is_word("loss_recovery", "go-back-n")   ? LossRecovery::go_back_n
+               : transport.is_word("loss_recovery", "go-back-0") ? LossRecovery::go_back_0
+                                                                 : LossRecovery::selective;
+  c.reorder_window = transport.integer("reorder_window");
+  c.selective_window = transport.integer("selective_window");
+  c.send_delay_ps = transport.time("send_delay").ps();
+  c.receive_bps =
+      transport.is_word("receive_rate", "auto") ? 0 : transport.rate("receive_rate").bps();
+  c.receive_buffer = transport.bytes("receive_buffer").count();
 
-  if (congestion == "none") {
-    c.congestion = CongestionControl::none;
-  } else {
+  if (blocks.congestion == "dcqcn") {
     c.congestion = CongestionControl::dcqcn;
-    DcqcnParams& d = c.dcqcn;
-    const bool vendor = cc.is_word("order", "vendor");
-    d.order = vendor ? DcqcnOrder::vendor : DcqcnOrder::paper;
-    d.g = static_cast<uint64_t>(std::ldexp(cc.real("g"), 62));
-    auto time_or = [&](const char* name, Time v, Time p) {
-      return (cc.is_word(name, "auto") ? (vendor ? v : p) : cc.time(name)).ps();
-    };
-    d.alpha_timer_ps = time_or("alpha_timer", Time::us(1), Time::us(55));
-    d.cut_timer_ps = time_or("cut_interval", Time::us(4), Time::us(4));
-    d.increase_timer_ps = time_or("increase_timer", Time::us(300), Time::us(55));
-    d.byte_counter = cc.is_word("byte_counter", "none")   ? 0
-                     : cc.is_word("byte_counter", "auto") ? (vendor ? 0 : 10'000'000)
-                                                          : cc.bytes("byte_counter").count();
-    d.fast_recovery_steps = cc.is_word("fast_recovery_steps", "auto")
-                                ? (vendor ? 1 : 5)
-                                : static_cast<int>(cc.integer("fast_recovery_steps"));
-    if (!cc.is_word("additive_increase", "auto"))
-      d.additive_bps = cc.rate("additive_increase").bps();
-    else if (vendor)
-      d.additive_per_25g_bps = 5'000'000;
-    else
-      d.additive_bps = 40'000'000;
-    if (!cc.is_word("hyper_increase", "auto"))
-      d.hyper_bps = cc.rate("hyper_increase").bps();
-    else if (vendor)
-      d.hyper_per_25g_bps = 50'000'000;
-    else
-      d.hyper_bps = 200'000'000;
-    d.hyper_scaled =
-        cc.is_word("hyper_step", "auto") ? !vendor : cc.is_word("hyper_step", "scaled");
-    d.clamp_target =
-        cc.is_word("clamp_target", "auto") ? !vendor : cc.is_word("clamp_target", "true");
-    d.min_bps = cc.rate("min_rate").bps();
+    c.dcqcn = make_dcqcn_params(cc);
+    const bool vendor = c.dcqcn.order == DcqcnOrder::vendor;
     c.cnp_packets = cc.is_word("cnp", "auto") ? !vendor : cc.is_word("cnp", "packet");
-    c.cnp_interval_ps = time_or("cnp_interval", Time::us(50), Time::us(50));
+    c.cnp_interval_ps =
+        cc.is_word("cnp_interval", "auto") ? Time::us(50).ps() : cc.time("cnp_interval").ps();
     c.cnp_bytes = cc.bytes("cnp_size").count();
+  } else if (blocks.congestion == "hpcc") {
+    c.congestion = CongestionControl::hpcc;
+    c.hpcc = make_hpcc_params(cc);
+    c.hpcc_base_rtt_ps = cc.is_word("base_rtt", "auto") ? 0 : cc.time("base_rtt").ps();
+    c.header += cc.bytes("telemetry_size").count();
+    c.ack_bytes += cc.bytes("telemetry_size").count();
+  } else if (blocks.congestion == "timely") {
+    c.congestion = CongestionControl::timely;
+    c.timely = make_timely_params(cc);
+  } else if (blocks.congestion == "dctcp") {
+    c.congestion = CongestionControl::dctcp;
+    c.dctcp = make_dctcp_params(cc);
+  } else {
+    c.congestion = CongestionControl::none;
   }
 
   c.buffer = buffer.bytes("buffer").count();
@@ -515,6 +819,19 @@ PacketConfig make_packet_config(const Params& transport, const std::string& cong
   c.headroom_factor = pfc.real("headroom_factor");
   c.headroom_response_ps = pfc.time("headroom_response").ps();
   c.pfc_frame = pfc.bytes("frame_size").count();
+  c.pause_quanta = pfc.is_word("pause", "quanta") ? pfc.integer("pause_quanta") : 0;
+  const auto time_or_off = [&](const char* name) {
+    return pfc.is_word(name, "off") ? 0 : pfc.time(name).ps();
+  };
+  c.watchdog_ps = time_or_off("watchdog");
+  c.watchdog_restore_ps = pfc.time("watchdog_restore").ps();
+  c.watchdog_action =
+      pfc.is_word("watchdog_action", "drop") ? WatchdogAction::drop : WatchdogAction::forward;
+  c.nic_watchdog_ps = time_or_off("nic_watchdog");
+  c.cycle_check_ps = time_or_off("cycle_check");
+  c.classes = static_cast<uint32_t>(buffer.integer("classes"));
+  c.dwrr = buffer.is_word("scheduler", "dwrr");
+  c.weights = read_weights(buffer);
 
   c.ecn = ecn.is_word("mark_at", "off")       ? EcnMark::off
           : ecn.is_word("mark_at", "dequeue") ? EcnMark::dequeue
@@ -526,13 +843,31 @@ PacketConfig make_packet_config(const Params& transport, const std::string& cong
                     "kmin " + ecn.text("kmin") + " is above kmax " + ecn.text("kmax"));
   }
   c.pmax_q32 = static_cast<uint64_t>(std::ldexp(ecn.real("pmax"), 32));
+  c.dithered = ecn.is_word("marking", "dithered");
 
-  c.routing.hash = ecmp.is_word("hash", "mix64") ? EcmpHash::mix64 : EcmpHash::murmur3_tuple;
+  c.routing.hash = lb.is_word("hash", "mix64") ? EcmpHash::mix64 : EcmpHash::murmur3_tuple;
   c.routing.order =
-      ecmp.is_word("next_hops", "cabling") ? NextHopOrder::cabling : NextHopOrder::descending_peer;
-  c.routing.per_switch_seed = ecmp.boolean("per_switch_seed");
-  c.routing.seed = seed;
-  c.seed = seed;
+      lb.is_word("next_hops", "cabling") ? NextHopOrder::cabling : NextHopOrder::descending_peer;
+  c.routing.per_switch_seed = lb.boolean("per_switch_seed");
+  c.qps = static_cast<uint32_t>(lb.integer("qps"));
+  c.convergence_ps = lb.time("convergence").ps();
+  if (blocks.balancing == "flowlet") {
+    c.paths = PathChoice::flowlet;
+    c.path_count = static_cast<uint32_t>(lb.integer("paths"));
+    c.flowlet_gap_ps = lb.time("gap").ps();
+  } else if (blocks.balancing == "spray") {
+    c.paths = PathChoice::spray;
+    c.path_count = static_cast<uint32_t>(lb.integer("paths"));
+    c.round_robin = lb.is_word("choice", "round-robin");
+    if (c.recovery != LossRecovery::selective) {
+      throw UserError(lb.origin("choice").pos,
+                      "load_balancing: spray reorders packets, which loss_recovery " +
+                          transport.text("loss_recovery") + " takes for losses",
+                      "set fabric.transport.loss_recovery: selective-repeat");
+    }
+  }
+  c.routing.seed = blocks.seed;
+  c.seed = blocks.seed;
   return c;
 }
 
@@ -546,6 +881,16 @@ const Doc kTransport{{"transport", "rocev2",
                       "go-back-N with a retransmission timer.",
                       "DESIGN section 5", transport_params()},
                      {}};
+const bool kOthers = (register_congestion_models(), true);
+const Doc kFlowlet{{"load_balancing", "flowlet",
+                    "A queue pair keeps its path while it sends; after a gap it takes another.",
+                    "LetFlow, NSDI'17", flowlet_params()},
+                   {}};
+const Doc kSpray{{"load_balancing", "spray",
+                  "Every packet takes a path of its own: its source port is chosen anew. Needs "
+                  "loss_recovery: selective-repeat.",
+                  "B: S21; UET", spray_params()},
+                 {}};
 const Doc kNone{
     {"congestion", "none", "Senders run at line rate; only PFC holds them back.", "pains #47", {}},
     {}};
@@ -563,7 +908,7 @@ const Doc kBuffer{{"switch", "shared-buffer", "One packet buffer per switch, sha
                   {}};
 const Doc kPfc{{"pfc", "pfc",
                 "Priority flow control: per ingress port a reserve, a threshold on the shared "
-                "pool, and headroom; a pause lasts until its resume.",
+                "pool, and headroom; pauses until resumed or in quanta, with watchdogs.",
                 "protocols 5.5", pfc_params()},
                {}};
 const Doc kEcn{{"ecn", "red", "Marks on the egress queue of the data class between kmin and kmax.",

@@ -3,12 +3,16 @@
 // Rates are bits per second; alpha and g are fixed point with 62 fraction bits, so that a value
 // decayed lazily equals the value decayed by fired timers, bit for bit, on any machine.
 //
-// Two published orderings (protocols 5.3):
+// Three published orderings (protocols 5.3):
 //   vendor  alpha ages on its own timer; a notification is remembered and the rate is cut by the
 //           next tick of the cut timer, with the aged alpha. One notification at 100 Gb/s leaves
 //           50.777 Gb/s. No byte counter; one additive step, then hyper steps.
 //   paper   SIGCOMM'15: cut at once with the old alpha, then raise alpha. One notification leaves
 //           50.0 Gb/s. Increase on a timer and on a byte counter.
+//   raise_first  ns3-rdma (e8a27d0): cut at once, but alpha is raised before the cut and starts at
+//           0.5. One notification leaves 74.902 Gb/s.
+// The other disagreements (length of fast recovery, additive phase, hyper step, target clamp, a
+// leftover of QCN) are parameters of their own, so that every mixture can be run.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +20,14 @@
 
 namespace trainyard {
 
-enum class DcqcnOrder : uint8_t { vendor, paper };
+enum class DcqcnOrder : uint8_t { vendor, paper, raise_first };
+
+/// What follows fast recovery (protocols 5.3.3).
+enum class DcqcnAdditive : uint8_t {
+  automatic,    ///< one_step without a byte counter, by_counters with one
+  one_step,     ///< exactly one additive step, then hyper steps
+  by_counters,  ///< additive while one counter is past fast recovery, hyper when both are
+};
 
 struct DcqcnParams {
   DcqcnOrder order = DcqcnOrder::vendor;
@@ -33,7 +44,32 @@ struct DcqcnParams {
   bool hyper_scaled = false;  ///< i x hyper step (paper) instead of a constant one
   bool clamp_target = false;  ///< target = current rate at every cut
   int64_t min_bps = 100'000'000;
+  uint64_t initial_alpha = uint64_t{1} << 62;  ///< Q62; raise_first: 1/2
+  DcqcnAdditive additive_phase = DcqcnAdditive::automatic;
+  /// An increase event is counted first and is fast recovery while the count is below F: F - 1
+  /// returns to the target instead of F (protocols 5.3.2).
+  bool fast_recovery_exclusive = false;
+  /// The first increase event after a cut divides a target above 10 x rate by 8 (protocols 5.3.5).
+  bool qcn_leftover = false;
 };
+
+/// The defaults of ns3-rdma's sample (protocols 5.2) with its own rules.
+inline DcqcnParams dcqcn_raise_first() {
+  DcqcnParams p;
+  p.order = DcqcnOrder::raise_first;
+  p.alpha_timer_ps = 55'000'000;
+  p.increase_timer_ps = 60'000'000;
+  p.byte_counter = 300'000'000;
+  p.fast_recovery_steps = 5;
+  p.fast_recovery_exclusive = true;
+  p.additive_bps = 40'000'000;
+  p.hyper_bps = 200'000'000;
+  p.hyper_scaled = true;
+  p.clamp_target = true;
+  p.qcn_leftover = true;
+  p.initial_alpha = uint64_t{1} << 61;
+  return p;
+}
 
 /// Rate state of one queue pair. All methods take and keep absolute times in ps.
 class Dcqcn {
@@ -61,7 +97,7 @@ class Dcqcn {
   int64_t vendor_notify(const DcqcnParams& p, int64_t now) {
     if (!active_) {
       active_ = true;
-      alpha_ = kOne;
+      alpha_ = p.initial_alpha;
       target_ = rate_;
       alpha_origin_ = now;
       alpha_ticks_ = 0;
@@ -85,11 +121,11 @@ class Dcqcn {
     cut(p);
   }
 
-  /// paper: cut at once, then raise alpha.
+  /// paper: cut at once, then raise alpha. raise_first: raise alpha, then cut at once.
   void paper_notify(const DcqcnParams& p, int64_t now) {
     if (!active_) {
       active_ = true;
-      alpha_ = kOne;
+      alpha_ = p.initial_alpha;
     } else {
       // No notification for a whole period decays alpha, once per period.
       for (int64_t n = (now - alpha_origin_) / p.alpha_timer_ps; n > 0 && alpha_ > 0; --n) {
@@ -97,8 +133,13 @@ class Dcqcn {
       }
     }
     alpha_origin_ = now;
-    cut(p);
-    alpha_ = decayed(p, alpha_) + p.g;
+    if (p.order == DcqcnOrder::raise_first) {
+      alpha_ = decayed(p, alpha_) + p.g;
+      cut(p);
+    } else {
+      cut(p);
+      alpha_ = decayed(p, alpha_) + p.g;
+    }
   }
 
   /// One event of the increase timer.
@@ -159,12 +200,14 @@ class Dcqcn {
 
   /// After an increase event: `stage_` and `byte_stage_` already count it.
   void increase(const DcqcnParams& p) {
-    const int f = p.fast_recovery_steps;
-    const bool one_counter = p.byte_counter == 0;
-    const int most = one_counter ? stage_ : std::max(stage_, byte_stage_);
-    // With one counter exactly one additive step comes before the hyper steps.
-    const int least = one_counter ? stage_ - 1 : std::min(stage_, byte_stage_);
-    if (least > f) {
+    const int f = p.fast_recovery_steps - (p.fast_recovery_exclusive ? 1 : 0);
+    const bool one_step = p.additive_phase == DcqcnAdditive::one_step ||
+                          (p.additive_phase == DcqcnAdditive::automatic && p.byte_counter == 0);
+    const int most = std::max(stage_, byte_stage_);
+    const int least = one_step ? most - 1 : std::min(stage_, byte_stage_);
+    if (p.qcn_leftover && (stage_ == 1 || byte_stage_ == 1) && target_ > 10 * rate_) {
+      target_ /= 8;
+    } else if (least > f) {
       target_ += hyper_ * (p.hyper_scaled ? least - f : 1);
     } else if (most > f) {
       target_ += additive_;

@@ -1,284 +1,23 @@
 // SPDX-License-Identifier: MIT
+// Events, transmission, switch buffers and endpoints.
 #include "network/packet/domain.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
+#include "network/packet/domain_dice.h"
 #include "sim/dice.h"
 
 namespace trainyard {
-namespace {
-
-enum DicePurpose : uint32_t { kDiceMark = 1, kDiceLoss = 2 };
-// What a fingerprint term is about.
-enum Trace : uint32_t { kTraceDelivered = 1, kTraceAcked, kTraceRate, kTracePause, kTraceDrop };
-
-}  // namespace
-
-PacketDomain::PacketDomain(const Topology& topology, const PacketConfig& config)
-    : topology_(topology), config_(config), routing_(topology, config.routing) {}
 
 void PacketDomain::mix(uint32_t what, uint64_t a, uint64_t b) {
   // A sum, so that the value does not depend on the order in which independent parts were run.
   fingerprint_ += dice(static_cast<uint64_t>(now_), what, a, b);
 }
 
-// ---------------------------------------------------------------- set-up
-
-uint32_t PacketDomain::visit_node(uint32_t global_node) {
-  const auto [it, added] = node_index_.emplace(global_node, static_cast<uint32_t>(nodes_.size()));
-  if (!added) return it->second;
-  Node n;
-  n.global = global_node;
-  const auto& node = topology_.nodes()[global_node];
-  n.host = node.kind == NodeKind::host;
-  nodes_.push_back(n);
-  return it->second;
-}
-
-namespace {
-
-int64_t headroom_bytes(const PacketConfig& c, const TopologyLink& link) {
-  const auto bits_ps = [&](int64_t ps) { return bytes_in(link.rate, Time::ps(ps)).count(); };
-  switch (c.headroom_rule) {
-    case HeadroomRule::fixed:
-      return c.headroom_fixed;
-    case HeadroomRule::rate_delay:
-      return static_cast<int64_t>(
-          std::floor(static_cast<double>(bits_ps(link.delay.ps())) * c.headroom_factor));
-    case HeadroomRule::automatic:
-      return bits_ps(2 * link.delay.ps() + c.headroom_response_ps) + 2 * (c.payload + c.header) +
-             c.pfc_frame;
-  }
-  return 0;
-}
-
-}  // namespace
-
-uint32_t PacketDomain::visit(uint32_t global_port) {
-  const uint32_t even = global_port & ~1U;
-  const auto [it, added] = port_index_.emplace(even, static_cast<uint32_t>(ports_.size()));
-  if (!added) return it->second + (global_port & 1U);
-  const uint32_t local = it->second;
-  TRAINYARD_ASSERT(local < (1U << kKindShift));
-  const TopologyLink& link = topology_.link_of(even);
-  const bool scale_up = topology_.nodes()[link.a].kind == NodeKind::scale_up ||
-                        topology_.nodes()[link.b].kind == NodeKind::scale_up;
-  for (uint32_t dir = 0; dir < 2; ++dir) {
-    Port p;
-    p.global = even + dir;
-    p.rate_bps = link.rate.bps();
-    p.delay_ps = link.delay.ps();
-    p.owner = visit_node(topology_.from(p.global));
-    p.peer = visit_node(topology_.to(p.global));
-    p.from_host = nodes_[p.owner].host;
-    p.marks = config_.ecn != EcnMark::off && !p.from_host && !scale_up;
-    const double per_25g = static_cast<double>(p.rate_bps) / 25e9;
-    p.kmin = config_.kmin >= 0 ? config_.kmin : std::llround(100'000 * per_25g);
-    p.kmax = config_.kmax >= 0 ? config_.kmax : std::llround(400'000 * per_25g);
-    if (p.marks && p.kmin > p.kmax) {
-      throw UserError("ECN at " + print_rate(link.rate) + ": kmin " + print_bytes(Bytes(p.kmin)) +
-                          " is above kmax " + print_bytes(Bytes(p.kmax)),
-                      "set fabric.switch.ecn.kmin and kmax together");
-    }
-    p.headroom =
-        config_.pfc == PfcMode::off ? 0 : static_cast<int32_t>(headroom_bytes(config_, link));
-    p.alpha_q16 = static_cast<int32_t>(config_.alpha_q16);
-    if (config_.alpha_by_port_rate && topology_.nic_rate().bps() > 0) {
-      for (int64_t r = p.rate_bps; r > topology_.nic_rate().bps() && 2 * p.alpha_q16 <= 65536;
-           r /= 2) {
-        p.alpha_q16 *= 2;
-      }
-    }
-    p.loss_q32 = static_cast<uint64_t>(std::ldexp(link.loss_rate, 32));
-    p.lossy = p.loss_q32 != 0;
-    if (p.from_host) {
-      p.sender = static_cast<uint32_t>(senders_.size());
-      senders_.emplace_back();
-    }
-    ports_.push_back(p);
-  }
-  // Pools count every port of the switch, used or not.
-  for (uint32_t dir = 0; dir < 2; ++dir) {
-    Node& n = nodes_[ports_[local + dir].owner];
-    if (n.host || n.pool != 0) continue;
-    const auto& node = topology_.nodes()[n.global];
-    int64_t reserved = 0;
-    for (const uint32_t gp : node.ports) {
-      if (config_.pfc != PfcMode::off) reserved += headroom_bytes(config_, topology_.link_of(gp));
-      reserved += config_.reserve;
-    }
-    n.pool = config_.buffer - reserved;
-    if (n.pool <= 0) {
-      throw UserError("switch " + node.name + ": buffer " + print_bytes(Bytes(config_.buffer)) +
-                          " is not larger than the reserves and headrooms of its " +
-                          std::to_string(node.ports.size()) + " ports, " +
-                          print_bytes(Bytes(reserved)),
-                      "raise fabric.switch.buffer or lower fabric.switch.pfc.headroom");
-    }
-    n.xoff = config_.xoff > 0 ? config_.xoff : n.pool / static_cast<int64_t>(node.ports.size());
-  }
-  return local + (global_port & 1U);
-}
-
-uint32_t PacketDomain::add_path(const FlowTuple& tuple, uint32_t& hops) {
-  scratch_path_.clear();
-  routing_.path(tuple, scratch_path_);
-  const auto first = static_cast<uint32_t>(paths_.size());
-  for (const uint32_t gp : scratch_path_) paths_.push_back(visit(gp));
-  paths_.push_back(kNil);
-  hops = static_cast<uint32_t>(scratch_path_.size());
-  return first;
-}
-
-int64_t PacketDomain::pair_bdp(uint32_t qp) const {
-  const QueuePair& q = qps_[qp];
-  int64_t rtt = 0;
-  int64_t rate = INT64_MAX;
-  for (uint32_t i = 0; i < q.hops; ++i) {
-    const Port& p = ports_[paths_[q.forward + i]];
-    rtt += 2 * p.delay_ps + transmission_time(Bytes(config_.payload), Rate::bps(p.rate_bps),
-                                              Time::ps(config_.resolution_ps))
-                                .ps();
-    rate = std::min(rate, p.rate_bps);
-  }
-  return bytes_in(Rate::bps(rate), Time::ps(rtt)).count();
-}
-
-int64_t PacketDomain::longest_bdp() {
-  if (longest_bdp_ >= 0) return longest_bdp_;
-  // One path per pair is enough: equal-hop paths of the supported fabrics have equal delays.
-  const auto& hosts = topology_.hosts();
-  std::vector<uint32_t> path;
-  for (const uint32_t a : hosts) {
-    for (const uint32_t b : hosts) {
-      if (a == b) continue;
-      path.clear();
-      routing_.path({a, b, kSourcePortBase, kDestinationPort}, path);
-      int64_t rtt = 0;
-      int64_t rate = INT64_MAX;
-      for (const uint32_t gp : path) {
-        const TopologyLink& l = topology_.link_of(gp);
-        rtt +=
-            2 * l.delay.ps() +
-            transmission_time(Bytes(config_.payload), l.rate, Time::ps(config_.resolution_ps)).ps();
-        rate = std::min(rate, l.rate.bps());
-      }
-      longest_bdp_ = std::max(longest_bdp_, bytes_in(Rate::bps(rate), Time::ps(rtt)).count());
-    }
-  }
-  return longest_bdp_;
-}
-
-uint32_t PacketDomain::open_qp(const Transfer& t) {
-  if (config_.persistent_qps) {
-    const auto it = qp_index_.find({t.src, t.dst, t.channel});
-    if (it != qp_index_.end()) return it->second;
-  }
-  const auto index = static_cast<uint32_t>(qps_.size());
-  TRAINYARD_ASSERT(index < (1U << kKindShift));
-  qps_.emplace_back();
-  const uint32_t src_node = topology_.hosts()[t.src];
-  const uint32_t dst_node = topology_.hosts()[t.dst];
-  // As the n-th flow of the pair it has the n-th source port.
-  const uint32_t nth = pair_count_[(static_cast<uint64_t>(t.src) << 32) | t.dst]++;
-  const auto src_port = static_cast<uint16_t>(kSourcePortBase + nth);
-  QueuePair q;
-  q.src = t.src;
-  q.dst = t.dst;
-  q.channel = t.channel;
-  q.forward = add_path({src_node, dst_node, src_port, kDestinationPort}, q.hops);
-  q.reverse = add_path({dst_node, src_node, kDestinationPort, src_port}, q.reverse_hops);
-  q.port = paths_[q.forward];
-  const Port& nic = ports_[q.port];
-  q.cc.init(config_.dcqcn, nic.rate_bps);
-  q.dice_object = dice(t.channel, nth, t.src, t.dst);
-  bool scale_up = false;
-  for (uint32_t i = 0; i < q.hops; ++i) {
-    const uint32_t peer = nodes_[ports_[paths_[q.forward + i]].peer].global;
-    scale_up = scale_up || topology_.nodes()[peer].kind == NodeKind::scale_up;
-  }
-  q.controlled = config_.congestion == CongestionControl::dcqcn && !scale_up;
-  qps_[index] = q;
-  if (!scale_up) {
-    switch (config_.window) {
-      case WindowRule::none:
-        break;
-      case WindowRule::fixed:
-        qps_[index].window = config_.window_bytes;
-        break;
-      case WindowRule::bdp_pair:
-        qps_[index].window = std::max<int64_t>(1, pair_bdp(index));
-        break;
-      case WindowRule::bdp_longest:
-        qps_[index].window = std::max<int64_t>(1, longest_bdp());
-        break;
-    }
-  }
-  if (config_.persistent_qps) qp_index_[{t.src, t.dst, t.channel}] = index;
-  return index;
-}
-
-TransferId PacketDomain::start(const Transfer& t, Time at) {
-  TRAINYARD_ASSERT(at.ps() >= now_ && t.size.count() > 0 && t.src != t.dst);
-  TRAINYARD_ASSERT(t.src < topology_.hosts().size() && t.dst < topology_.hosts().size());
-  const auto id = static_cast<TransferId>(records_.size());
-  TRAINYARD_ASSERT(id < (1U << kKindShift));
-  TransferRecord r;
-  r.src = t.src;
-  r.dst = t.dst;
-  r.owner = t.owner;
-  r.bytes = t.size.count();
-  r.start = at;
-  records_.push_back(r);
-  TransferState s;
-  s.channel = t.channel;
-  states_.push_back(s);
-  ++outstanding_;
-  events_.push(at.ps(), key(kStart, id), 0);
-  return id;
-}
-
-void PacketDomain::on_start(TransferId id) {
-  TransferRecord& r = records_[id];
-  TransferState& s = states_[id];
-  Transfer t;
-  t.src = r.src;
-  t.dst = r.dst;
-  t.channel = s.channel;
-  const uint32_t qi = open_qp(t);
-  QueuePair& q = qps_[qi];
-  r.hops = q.hops;
-  s.qp = qi;
-  const bool idle = q.una == q.posted;
-  q.posted += r.bytes;
-  s.end = q.posted;
-  if (q.last_transfer != kNil && states_[q.last_transfer].end > q.una) {
-    states_[q.last_transfer].next = id;
-  }
-  if (q.send_transfer == kNil) q.send_transfer = id;
-  if (q.ack_transfer == kNil) q.ack_transfer = id;
-  if (q.receive_transfer == kNil) q.receive_transfer = id;
-  q.last_transfer = id;
-  if (idle) {
-    q.next_send = std::max(q.next_send, now_);
-    q.rto_deadline = now_ + config_.rto_ps;
-    q.retries = 0;
-    if (q.increase_running && q.increase_next <= now_) {
-      // Timer periods that passed while nobody looked.
-      const int64_t n = (now_ - q.increase_next) / config_.dcqcn.increase_timer_ps + 1;
-      q.cc.age_increase(config_.dcqcn, n);
-      arm_increase(qi, q.increase_next + n * config_.dcqcn.increase_timer_ps);
-    }
-  }
-  activate(qi);
-  kick(q.port);
-}
-
 // ---------------------------------------------------------------- events
 
-Time PacketDomain::next_event() {
+Time PacketDomain::next_event() const {
   return events_.empty() ? Time::infinity() : Time::ps(events_.next_time());
 }
 
@@ -306,6 +45,9 @@ void PacketDomain::run_instant() {
     if (events_.turn() != turn_) prefetch();
     const uint32_t index = e.key & ((1U << kKindShift) - 1);
     switch (static_cast<Kind>(e.key >> kKindShift)) {
+      case kChange:
+        on_change(index);
+        break;
       case kStart:
         on_start(index);
         break;
@@ -326,6 +68,9 @@ void PacketDomain::run_instant() {
         break;
       case kTimeout:
         on_timeout(index);
+        break;
+      case kTimer:
+        on_timer(index, e.arg);
         break;
     }
   }
@@ -348,10 +93,60 @@ void PacketDomain::prefetch() {
       const uint32_t k = ports_[index].wire.head;
       if (k != kNil) __builtin_prefetch(&packets_[k]);
     } else if (kind == kTransmit) {
-      const uint32_t k = ports_[index].data.head;
+      const uint32_t k = ports_[index].lane.data.head;
       if (k != kNil) __builtin_prefetch(&packets_[k]);
     }
   }
+}
+
+void PacketDomain::on_start(uint32_t si) {
+  const uint32_t record = states_[si].record;
+  const uint32_t qi = open_qp(states_[si], records_[record].src, records_[record].dst);
+  TransferState& s = states_[si];
+  QueuePair& q = qps_[qi];
+  records_[record].hops = q.hops;
+  s.qp = qi;
+  const bool idle = q.una == q.posted;
+  q.posted += s.bytes;
+  if (selective()) {
+    const int64_t whole = (s.bytes + config_.payload - 1) / config_.payload * config_.payload;
+    q.posted += whole - s.bytes;
+    q.padding += whole - s.bytes;
+  }
+  s.end = q.posted;
+  if (q.last_transfer != kNil && states_[q.last_transfer].end > q.una) {
+    states_[q.last_transfer].next = si;
+  }
+  if (q.send_transfer == kNil) q.send_transfer = si;
+  if (q.ack_transfer == kNil) q.ack_transfer = si;
+  if (q.receive_transfer == kNil) q.receive_transfer = si;
+  q.last_transfer = si;
+  if (idle) {
+    q.next_send = std::max(q.next_send, now_);
+    q.rto_deadline = now_ + config_.rto_ps;
+    q.retries = 0;
+    if (q.increase_running && q.increase_next <= now_) {
+      // Timer periods that passed while nobody looked.
+      const int64_t n = (now_ - q.increase_next) / config_.dcqcn.increase_timer_ps + 1;
+      dcqcn_[qi].age_increase(config_.dcqcn, n);
+      q.rate = dcqcn_[qi].rate();
+      arm_increase(qi, q.increase_next + n * config_.dcqcn.increase_timer_ps);
+    }
+  }
+  activate(qi);
+  kick(q.port);
+}
+
+/// On a link that is down, or was, or has errors.
+bool PacketDomain::is_lost(Port& p, const Packet& packet) {
+  if (p.doomed > 0) {
+    --p.doomed;
+    p.lossy = p.loss_q32 != 0 || p.down || p.doomed > 0;
+    return true;
+  }
+  return p.down ||
+         ((p.loss_kinds >> packet.type & 1) != 0 &&
+          dice_below(dice(config_.seed, kDiceLoss, p.global, p.loss_draws++), p.loss_q32));
 }
 
 void PacketDomain::on_arrive(uint32_t pi) {
@@ -362,28 +157,13 @@ void PacketDomain::on_arrive(uint32_t pi) {
     events_.push(packet.next_arrival, key(kArrive, pi), 0);
     __builtin_prefetch(&packets_[p.wire.head], 1, 2);
   }
-  if (packet.type >= kPause) {
-    // It stops or restarts the port that sends towards where it came from.
-    Port& out = ports_[pi ^ 1];
-    const bool pause = packet.type == kPause;
-    ended_transmissions_ += 1;
-    ended_bytes_ += packet.wire;
-    free_packet(k);
-    mix(kTracePause, pi, pause ? 1 : 0);
-    if (pause) {
-      ++out.pauses;
-      if (!out.paused) out.paused_since = now_;
-    } else if (out.paused) {
-      out.paused_total += now_ - out.paused_since;
-    }
-    out.paused = pause;
-    if (telemetry_ != nullptr) telemetry_->paused(pi ^ 1, now_, pause);
-    if (!pause) kick(pi ^ 1);
+  if (p.lossy && is_lost(p, packet)) {
+    ++p.drops;
+    drop(pi, k, true);
     return;
   }
-  if (p.lossy && dice_below(dice(config_.seed, kDiceLoss, p.global, p.loss_draws++), p.loss_q32)) {
-    ++p.drops;
-    drop(pi, k);
+  if (packet.type >= kPause) {
+    receive_pfc(pi, k);
     return;
   }
   const uint32_t next = paths_[packet.path + 1];
@@ -392,18 +172,93 @@ void PacketDomain::on_arrive(uint32_t pi) {
                                                  !config_.ack_in_data_class);
     if (!control && !admit(pi, k)) {
       ++p.drops;
-      drop(pi, k);
+      drop(pi, k, true);
       return;
     }
-    ++packet.path;
+    ++packets_[k].path;  // a pause may have made the pool grow
     enqueue(next, k, control);
     kick(next);
     return;
   }
-  if (packet.type == kData)
-    receive_data(k, pi);
-  else
+  if (!p.slow || packet.type != kData) {
+    deliver(k, pi);
+    return;
+  }
+  // A slow receiver: the packet waits in the NIC.
+  const uint32_t nic = ports_[pi ^ 1].sender;
+  Sender& s = senders_[nic];
+  append(s.waiting, k);
+  s.waiting_bytes += packet.wire;
+  s.waiting_peak = std::max(s.waiting_peak, s.waiting_bytes);
+  const uint32_t c = class_of(packet);
+  const Bytes size(packet.wire);
+  if (config_.pfc == PfcMode::off || lane(pi, c).excused) {
+    if (s.waiting_bytes > config_.receive_buffer) {
+      // The last one appended is the one that does not fit.
+      uint32_t before = s.waiting.head;
+      if (before == k) {
+        s.waiting.head = kNil;
+      } else {
+        while (packets_[before].next != k) before = packets_[before].next;
+        packets_[before].next = kNil;
+        s.waiting.tail = before;
+      }
+      s.waiting_bytes -= size.count();
+      ++p.drops;
+      drop(pi, k, true);
+      return;
+    }
+  } else if (s.waiting_bytes > config_.receive_buffer) {
+    throw SimulationError("packet dropped in the lossless class at " + print_time(Time::ps(now_)) +
+                          " in the NIC of " + topology_.nodes()[nodes_[p.peer].global].name +
+                          ": its receive buffer of " + print_bytes(Bytes(config_.receive_buffer)) +
+                          " is full; raise fabric.transport.receive_buffer");
+  } else if (s.waiting_bytes > config_.receive_buffer / 2) {
+    // All classes share the buffer.
+    for (uint32_t i = 0; i < classes_; ++i) {
+      if (!lane(pi, i).pause_sent) send_pause(pi, i, kNil);
+    }
+  }
+  if (!s.serving) {
+    s.serving = true;
+    set_timer(now_ + transmission_time(size, Rate::bps(s.receive_bps), Time::ps(1)).ps(), kServed,
+              nic, 0);
+  }
+}
+
+/// The host has taken the first packet that waits.
+void PacketDomain::serve(uint32_t si) {
+  Sender& s = senders_[si];
+  const uint32_t in = s.port ^ 1;
+  const uint32_t k = take(s.waiting);
+  s.waiting_bytes -= packets_[k].wire;
+  s.serving = s.waiting.head != kNil;
+  if (s.serving) {
+    const int64_t rate = s.receive_bps > 0 ? s.receive_bps : ports_[in].rate_bps;
+    set_timer(
+        now_ + transmission_time(Bytes(packets_[s.waiting.head].wire), Rate::bps(rate), Time::ps(1))
+                   .ps(),
+        kServed, si, 0);
+  } else {
+    ports_[in].slow = s.receive_bps > 0;
+  }
+  if (s.waiting_bytes <= config_.receive_buffer / 4) {
+    for (uint32_t c = 0; c < classes_; ++c) {
+      if (lane(in, c).pause_sent && !lane_states_[lane_index(in, c)].storm) send_resume(in, c);
+    }
+  }
+  deliver(k, in);
+}
+
+void PacketDomain::deliver(uint32_t k, uint32_t) {
+  if (packets_[k].type == kData) {
+    if (selective())
+      receive_selective(k);
+    else
+      receive_data(k);
+  } else {
     receive_ack(k);
+  }
 }
 
 // ---------------------------------------------------------------- transmission
@@ -441,10 +296,30 @@ void PacketDomain::enqueue(uint32_t pi, uint32_t k, bool control) {
     append(p.control, k);
     return;
   }
-  append(p.data, k);
-  p.data_bytes += packets_[k].wire;
-  p.peak = std::max(p.peak, p.data_bytes);
-  if (telemetry_ != nullptr) telemetry_->queued(pi, now_, p.data_bytes);
+  const Packet& packet = packets_[k];
+  Lane& l = lane(pi, class_of(packet));
+  if (l.discards) {
+    // Its watchdog has given up on this queue.
+    if (!p.from_host) release(paths_[packet.path - 1], packet.wire, class_of(packet));
+    ++p.drops;
+    drop(pi, k, false);
+    return;
+  }
+  append(l.data, k);
+  l.data_bytes += packet.wire;
+  p.peak = std::max(p.peak, l.data_bytes);
+  if (telemetry_ != nullptr) telemetry_->queued(pi, now_, l.data_bytes);
+}
+
+bool PacketDomain::has_work(uint32_t pi) const {
+  const Port& p = ports_[pi];
+  if (p.control.head != kNil || p.sending) return true;
+  if (p.lane.data.head != kNil && (!p.lane.paused || p.from_host)) return true;
+  for (uint32_t c = 1; c < classes_; ++c) {
+    const Lane& l = lane(pi, c);
+    if (l.data.head != kNil && (!l.paused || p.from_host)) return true;
+  }
+  return false;
 }
 
 void PacketDomain::transmit(uint32_t pi) {
@@ -466,7 +341,9 @@ void PacketDomain::transmit(uint32_t pi) {
   port.busy += duration;
   ++port.packets;
   port.bytes += packet.wire;
-  if (telemetry_ != nullptr) telemetry_->sent(pi, now_, duration, packet.wire, port.data_bytes);
+  if (telemetry_ != nullptr) {
+    telemetry_->sent(pi, now_, duration, packet.wire, port.lane.data_bytes);
+  }
   if (packet.type == kData) port.payload += packet.wire - config_.header;
   const int64_t arrival = port.busy_until + port.delay_ps;
   if (port.wire.head == kNil)
@@ -474,21 +351,91 @@ void PacketDomain::transmit(uint32_t pi) {
   else
     packets_[port.wire.tail].next_arrival = arrival;
   append(port.wire, k);
-  const bool more = port.control.head != kNil ||
-                    (port.data.head != kNil && (!port.paused || port.from_host)) || port.sending;
-  if (more) schedule_transmit(pi, port.busy_until);
+  if (!has_work(pi)) return;
+  int64_t next = port.busy_until;
+  if (port.from_host && port.control.head == kNil) {
+    const int64_t ready = nic_ready(pi);
+    if (ready == kNever) return;
+    next = std::max(next, ready);
+  }
+  schedule_transmit(pi, next);
+}
+
+/// When a NIC without control packets may have something to send, as far as can be told now: what
+/// changes that (an ACK, a resume, new work) looks again. Saves the look at the end of every
+/// transmission of a paced or window-limited sender.
+int64_t PacketDomain::nic_ready(uint32_t pi) const {
+  const Port& p = ports_[pi];
+  for (uint32_t c = 0; c < classes_; ++c) {
+    if (lane(pi, c).data.head != kNil) return now_;  // ACKs
+  }
+  const auto& active = senders_[p.sender].active;
+  if (active.size() > 8) return now_;
+  int64_t soonest = kNever;
+  for (const uint32_t qi : active) {
+    const QueuePair& q = qps_[qi];
+    if (lane(pi, q.traffic_class).paused) continue;
+    const bool repeats = selective() && !selective_[qi].repeat.empty();
+    if (!repeats && (q.next == q.posted || (q.window != 0 && q.next - q.una >= window_of(q, qi)))) {
+      continue;
+    }
+    soonest = std::min(soonest, q.next_send);
+  }
+  return soonest;
 }
 
 uint32_t PacketDomain::take_from_switch(uint32_t pi) {
+  if (classes_ > 1) return take_by_class(pi);
+  const Lane& l = ports_[pi].lane;
+  if (l.paused || l.data.head == kNil) return kNil;
+  return take_lane(pi, 0);
+}
+
+uint32_t PacketDomain::take_lane(uint32_t pi, uint32_t c) {
   Port& p = ports_[pi];
-  if (p.paused || p.data.head == kNil) return kNil;
-  const uint32_t k = take(p.data);
-  if (p.data.head != kNil) __builtin_prefetch(&packets_[p.data.head], 1, 2);
+  Lane& l = lane(pi, c);
+  const uint32_t k = take(l.data);
+  if (l.data.head != kNil) __builtin_prefetch(&packets_[l.data.head], 1, 2);
   Packet& packet = packets_[k];
-  p.data_bytes -= packet.wire;
-  if (config_.ecn == EcnMark::dequeue) mark_by_queue(p, k, p.data_bytes);
-  release(paths_[packet.path - 1], packet.wire);
+  l.data_bytes -= packet.wire;
+  if (config_.ecn == EcnMark::dequeue) mark_by_queue(p, k, l.data_bytes);
+  if (stamps_ && packet.type == kData) stamp(p, k);
+  release(paths_[packet.path - 1], packet.wire, c);
   return k;
+}
+
+/// Strict priority or deficit weighted round robin among the data classes.
+uint32_t PacketDomain::take_by_class(uint32_t pi) {
+  const auto ready = [&](uint32_t c) {
+    const Lane& l = lane(pi, c);
+    return !l.paused && l.data.head != kNil;
+  };
+  uint32_t any = kNil;
+  for (uint32_t c = 0; c < classes_ && any == kNil; ++c) {
+    if (ready(c)) any = c;
+  }
+  if (any == kNil) return kNil;
+  if (!config_.dwrr) return take_lane(pi, any);
+  Port& p = ports_[pi];
+  for (;;) {
+    const uint32_t c = p.turn;
+    LaneState& state = lane_states_[lane_index(pi, c)];
+    if (ready(c)) {
+      const int32_t size = packets_[lane(pi, c).data.head].wire;
+      if (state.deficit >= size) {
+        state.deficit -= size;
+        return take_lane(pi, c);
+      }
+    } else {
+      state.deficit = 0;
+    }
+    // The next class takes its turn with a fresh quantum: a full packet per unit of weight.
+    p.turn = (c + 1) % classes_;
+    if (ready(p.turn)) {
+      lane_states_[lane_index(pi, p.turn)].deficit += static_cast<int32_t>(
+          config_.weights[p.turn] * static_cast<uint32_t>(config_.payload + config_.header));
+    }
+  }
 }
 
 void PacketDomain::mark_by_queue(Port& out, uint32_t k, int64_t queued) {
@@ -499,24 +446,98 @@ void PacketDomain::mark_by_queue(Port& out, uint32_t k, int64_t queued) {
         static_cast<uint64_t>((static_cast<unsigned __int128>(config_.pmax_q32) *
                                static_cast<uint64_t>(queued - out.kmin)) /
                               static_cast<uint64_t>(out.kmax - out.kmin));
-    const QueuePair& q = qps_[packet.qp];
-    // One draw per packet and hop; no path is longer than 64 links.
-    const uint64_t counter = static_cast<uint64_t>(packet.seq) * 64 + (packet.path - q.forward);
-    if (!dice_below(dice(config_.seed, kDiceMark, q.dice_object, counter), probability_q32)) return;
+    if (config_.dithered) {
+      // Error diffusion: what one packet was short of a mark goes to the next.
+      out.mark_credit_q32 += probability_q32;
+      if (out.mark_credit_q32 < uint64_t{1} << 32) return;
+      out.mark_credit_q32 -= uint64_t{1} << 32;
+    } else {
+      const QueuePair& q = qps_[packet.qp];
+      uint32_t hop = packet.path - q.forward;
+      if (hop >= q.hops) hop = hops_done(packet) - 1;  // another path of this queue pair
+      // One draw per packet and hop; no path is longer than 64 links.
+      const uint64_t counter = static_cast<uint64_t>(packet.seq) * 64 + hop;
+      if (!dice_below(dice(config_.seed, kDiceMark, q.dice_object, counter), probability_q32)) {
+        return;
+      }
+    }
   }
   packet.flags |= kMarked;
   ++out.marked;
   ++totals_.ecn_marks;
 }
 
+void PacketDomain::stamp(const Port& out, uint32_t k) {
+  Stamps& s = stamps_of_[k];
+  if (s.n >= Hpcc::kMaxHops) return;
+  int64_t queued = 0;
+  const auto pi = static_cast<uint32_t>(&out - ports_.data());
+  for (uint32_t c = 0; c < classes_; ++c) queued += lane(pi, c).data_bytes;
+  s.hops[s.n++] = {now_, out.bytes, queued, out.rate_bps};
+}
+
+uint32_t PacketDomain::choose_path(QueuePair& q) {
+  uint32_t choice = q.path_choice;
+  if (config_.paths == PathChoice::spray) {
+    const uint64_t n = q.sent_packets++;
+    choice =
+        config_.round_robin
+            ? static_cast<uint32_t>((q.dice_object + n) % q.path_count)
+            : static_cast<uint32_t>(dice(config_.seed, kDicePath, q.dice_object, n) % q.path_count);
+  } else if (now_ - q.last_sent > config_.flowlet_gap_ps && q.high_water > 0) {
+    choice = static_cast<uint32_t>(dice(config_.seed, kDicePath, q.dice_object, q.flowlets++) %
+                                   q.path_count);
+  }
+  q.last_sent = now_;
+  q.path_choice = choice;
+  return q.forward + choice * q.stride;
+}
+
+void PacketDomain::fill_data(uint32_t k, uint32_t qi, int64_t seq, uint32_t state) {
+  QueuePair& q = qps_[qi];
+  const TransferState& t = states_[state];
+  int64_t payload = std::min(config_.payload, t.end - seq);
+  if (selective() && seq + config_.payload == t.end) {
+    payload = t.bytes - (t.bytes - 1) / config_.payload * config_.payload;
+  }
+  Packet& packet = packets_[k];
+  packet.seq = seq;
+  packet.qp = qi;
+  packet.path = q.path_count == 1 ? q.forward : choose_path(q);
+  packet.wire = static_cast<uint16_t>(payload + config_.header);
+  packet.type = kData;
+  packet.flags = static_cast<uint8_t>(q.traffic_class << kClassShift);
+  if (stamps_) stamps_of_[k].n = 0;
+  if (!sent_at_.empty()) sent_at_[k] = now_;
+  if (q.pace_rate != q.rate || q.pace_bytes != packet.wire) {
+    q.pace_rate = q.rate;
+    q.pace_bytes = packet.wire;
+    q.pace_time = transmission_time(Bytes(packet.wire), Rate::bps(q.pace_rate),
+                                    Time::ps(config_.resolution_ps))
+                      .ps();
+  }
+  q.next_send = now_ + q.pace_time;
+  ++totals_.data_packets;
+  if (!q.rto_pending) {
+    q.rto_pending = true;
+    q.rto_deadline = now_ + config_.rto_ps;
+    events_.push(q.rto_deadline, key(kTimeout, qi), 0);
+  }
+}
+
 uint32_t PacketDomain::take_from_nic(uint32_t pi) {
   Port& p = ports_[pi];
-  if (p.data.head != kNil && !(p.paused && config_.ack_pausable)) {
-    const uint32_t k = take(p.data);
-    p.data_bytes -= packets_[k].wire;
-    return k;
+  bool all_paused = true;
+  for (uint32_t c = 0; c < classes_; ++c) {
+    Lane& l = lane(pi, c);
+    if (l.data.head != kNil && !(l.paused && config_.ack_pausable)) {
+      const uint32_t k = take(l.data);
+      l.data_bytes -= packets_[k].wire;
+      return k;
+    }
+    all_paused = all_paused && l.paused;
   }
-  if (p.paused || !p.sending) return kNil;
+  if (all_paused || !p.sending) return kNil;
   // Round robin: first eligible queue pair after the one served last.
   Sender& sender = senders_[p.sender];
   auto& active = sender.active;
@@ -530,59 +551,53 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
     if (at >= active.size()) at = 0;
     const uint32_t qi = active[at];
     QueuePair& q = qps_[qi];
-    if (q.window != 0) {
-      int64_t w = q.window;
-      if (config_.window_scales && q.cc.rate() < q.cc.line()) {
-        w = std::max<int64_t>(
-            1, static_cast<int64_t>(static_cast<__int128>(w) * q.cc.rate() / q.cc.line()));
-      }
-      if (q.next - q.una >= w) continue;  // an ACK will kick
+    if (classes_ > 1 && lane(pi, q.traffic_class).paused) continue;
+    const bool repeats = selective() && !selective_[qi].repeat.empty();
+    if (!repeats) {
+      if (q.next == q.posted) continue;
+      if (q.window != 0 && q.next - q.una >= window_of(q, qi)) continue;  // an ACK will kick
     }
     if (q.next_send > now_) {
       soonest = std::min(soonest, q.next_send);
       continue;
     }
-    // Build the packet.
-    const TransferState& t = states_[q.send_transfer];
-    const int64_t payload = std::min(config_.payload, t.end - q.next);
+    sender.last_served = qi;
+    if (repeats) {
+      const uint32_t k = next_repeat(q, qi);
+      if (k != kNil) return k;
+      if (q.next == q.posted || (q.window != 0 && q.next - q.una >= window_of(q, qi))) {
+        // Nothing to repeat after all, nothing new to send.
+        if (q.next == q.posted) {
+          q.is_active = false;
+          active.erase(active.begin() + static_cast<std::ptrdiff_t>(at));
+          p.sending = !active.empty();
+          return take_from_nic(pi);
+        }
+        continue;
+      }
+    }
     const uint32_t k = new_packet();
-    Packet& packet = packets_[k];
-    packet.seq = q.next;
-    packet.qp = qi;
-    packet.path = q.forward;
-    packet.wire = static_cast<uint16_t>(payload + config_.header);
-    packet.type = kData;
-    packet.flags = 0;
+    const uint32_t state = q.send_transfer;
+    fill_data(k, qi, q.next, state);
     if (q.next < q.high_water) {
-      ++records_[q.send_transfer].retransmitted;
+      ++records_[states_[state].record].retransmitted;
       ++totals_.retransmitted;
     }
-    q.next += payload;
+    const Packet& packet = packets_[k];
+    q.next += selective() ? config_.payload : packet.wire - config_.header;
     q.high_water = std::max(q.high_water, q.next);
-    if (q.pace_rate != q.cc.rate() || q.pace_bytes != packet.wire) {
-      q.pace_rate = q.cc.rate();
-      q.pace_bytes = packet.wire;
-      q.pace_time = transmission_time(Bytes(packet.wire), Rate::bps(q.pace_rate),
-                                      Time::ps(config_.resolution_ps))
-                        .ps();
-    }
-    q.next_send = now_ + q.pace_time;
-    if (q.next == t.end) {
-      q.send_transfer = t.next;
-      if (q.next == q.posted) {
+    if (q.next == states_[state].end) {
+      q.send_transfer = states_[state].next;
+      if (q.next == q.posted && !(selective() && !selective_[qi].repeat.empty())) {
         q.is_active = false;
         active.erase(active.begin() + static_cast<std::ptrdiff_t>(at));
         p.sending = !active.empty();
       }
     }
-    sender.last_served = qi;
-    ++totals_.data_packets;
-    if (!q.rto_pending) {
-      q.rto_pending = true;
-      q.rto_deadline = now_ + config_.rto_ps;
-      events_.push(q.rto_deadline, key(kTimeout, qi), 0);
+    if (config_.dcqcn.byte_counter != 0 && config_.congestion == CongestionControl::dcqcn &&
+        q.controlled && dcqcn_[qi].sent(config_.dcqcn, packet.wire)) {
+      set_rate(qi, dcqcn_[qi].rate(), dcqcn_[qi].target(), false);
     }
-    if (q.controlled && q.cc.sent(config_.dcqcn, packet.wire)) rate_changed(qi, false);
     return k;
   }
   if (soonest != kNever) schedule_transmit(pi, soonest);
@@ -599,89 +614,87 @@ int64_t PacketDomain::threshold(const Port& in, const Node& n) const {
 bool PacketDomain::admit(uint32_t in_index, uint32_t k) {
   Port& in = ports_[in_index];
   Node& n = nodes_[in.peer];
-  Packet& packet = packets_[k];
+  const Packet& packet = packets_[k];  // not beyond send_pause(): the pool may grow
+  const uint32_t c = class_of(packet);
+  const uint32_t out = paths_[packet.path + 1];
+  Lane& l = lane(in_index, c);
   const int32_t size = packet.wire;
   const auto reserve = static_cast<int32_t>(config_.reserve);
-  const int32_t shared = std::max(0, in.used - reserve);
+  const int32_t shared = std::max(0, l.used - reserve);
   const int64_t limit = threshold(in, n);
   if (config_.pfc == PfcMode::off) {
     if (shared + size > limit) return false;
-  } else if (size + in.headroom_used > in.headroom && size + shared > limit) {
-    throw SimulationError("packet dropped in the lossless class at " + print_time(Time::ps(now_)) +
-                          " in " + topology_.nodes()[n.global].name + ", ingress from " +
-                          port_name(in_index) + ": headroom " + print_bytes(Bytes(in.headroom)) +
-                          " is full (" + print_bytes(Bytes(in.headroom_used)) +
-                          ") and the threshold of " + print_bytes(Bytes(limit)) +
-                          " is exceeded; raise fabric.switch.pfc.headroom or fabric.switch.buffer");
+  } else if (size + l.headroom_used > in.headroom && size + shared > limit) {
+    if (l.excused) return false;
+    lossless_drop(in_index, n, l, limit);
   }
-  const int32_t after = in.used + size;
+  const int32_t after = l.used + size;
   if (after <= reserve) {
-    in.used = after;
+    l.used = after;
   } else if (config_.pfc != PfcMode::off && after - reserve > limit) {
-    in.headroom_used += size;
+    l.headroom_used += size;
   } else {
-    in.used = after;
+    l.used = after;
     n.shared_used += std::min(size, after - reserve);
+    n.peak_shared = std::max(n.peak_shared, n.shared_used);
+    if (n.shared_used > n.pool) {
+      throw SimulationError("the buffer of " + topology_.nodes()[n.global].name + " is full at " +
+                            print_time(Time::ps(now_)) +
+                            " though no threshold is exceeded: " + print_bytes(Bytes(n.pool)) +
+                            " are shared; lower fabric.switch.pfc.xoff or alpha");
+    }
   }
-  if (config_.pfc != PfcMode::off && !in.pause_sent &&
-      (in.headroom_used > 0 || std::max(0, in.used - reserve) >= threshold(in, n))) {
-    in.pause_sent = true;
-    ++totals_.pfc_pauses;
-    send_pfc(in_index, kPause);
+  if (config_.pfc != PfcMode::off && !l.pause_sent &&
+      (l.headroom_used > 0 || std::max(0, l.used - reserve) >= threshold(in, n))) {
+    send_pause(in_index, c, out);
   }
   if (config_.ecn == EcnMark::enqueue) {
-    Port& out = ports_[paths_[packet.path + 1]];
-    mark_by_queue(out, k, out.data_bytes + size);
+    mark_by_queue(ports_[out], k, lane(out, c).data_bytes + size);
   }
   return true;
 }
 
-void PacketDomain::release(uint32_t in_index, int32_t size) {
+void PacketDomain::release(uint32_t in_index, int32_t size, uint32_t c) {
   Port& in = ports_[in_index];
   Node& n = nodes_[in.peer];
+  Lane& l = lane(in_index, c);
   const auto reserve = static_cast<int32_t>(config_.reserve);
-  const int32_t from_headroom = std::min(in.headroom_used, size);
-  const int32_t from_shared = std::min(size - from_headroom, std::max(0, in.used - reserve));
-  in.headroom_used -= from_headroom;
-  in.used -= size - from_headroom;
+  const int32_t from_headroom = std::min(l.headroom_used, size);
+  const int32_t from_shared = std::min(size - from_headroom, std::max(0, l.used - reserve));
+  l.headroom_used -= from_headroom;
+  l.used -= size - from_headroom;
   n.shared_used -= from_shared;
-  if (!in.pause_sent || in.headroom_used > 0) return;
-  const int64_t shared = std::max(0, in.used - reserve);
-  if (shared == 0 || shared + config_.resume_offset <= threshold(in, n)) {
-    in.pause_sent = false;
-    ++totals_.pfc_resumes;
-    send_pfc(in_index, kResume);
-  }
+  if (!l.pause_sent || l.headroom_used > 0) return;
+  const int64_t shared = std::max(0, l.used - reserve);
+  if (shared == 0 || shared + config_.resume_offset <= threshold(in, n)) send_resume(in_index, c);
 }
 
-void PacketDomain::send_pfc(uint32_t in_index, Type type) {
-  const uint32_t k = new_packet();
-  Packet& packet = packets_[k];
-  packet.seq = 0;
-  packet.qp = kNil;
-  packet.path = kNil;
-  packet.wire = static_cast<uint16_t>(config_.pfc_frame);
-  packet.type = type;
-  packet.flags = 0;
-  ++totals_.pfc_frames;
-  enqueue(in_index ^ 1, k, true);
-  kick(in_index ^ 1);
-}
-
-void PacketDomain::drop(uint32_t pi, uint32_t k) {
+/// `sent`: it has been sent on the link of `pi`; false: it was queued for it.
+void PacketDomain::drop(uint32_t pi, uint32_t k, bool sent) {
   const Packet& packet = packets_[k];
-  const QueuePair& q = qps_[packet.qp];
-  const uint32_t first = packet.type == kData ? q.forward : q.reverse;
+  if (packet.type >= kPause) {
+    ended_transmissions_ += sent ? 1 : 0;
+    ended_bytes_ += sent ? packet.wire : 0;
+    free_packet(k);
+    return;
+  }
+  QueuePair& q = qps_[packet.qp];
   ++totals_.drops;
-  const uint32_t hops = packet.path - first + 1;
+  const uint32_t hops = hops_done(packet) - (sent ? 0 : 1);
   ended_transmissions_ += hops;
   ended_bytes_ += static_cast<int64_t>(hops) * packet.wire;
   if (q.ack_transfer != kNil)
-    records_[q.ack_transfer].transmissions += hops;
+    q.ack_transmissions += hops;
   else
-    records_[q.last_transfer].transmissions += hops;
+    records_[states_[q.last_transfer].record].transmissions += hops;
   mix(kTraceDrop, pi, packet.qp);
   free_packet(k);
+}
+
+uint32_t PacketDomain::hops_done(const Packet& p) const {
+  uint32_t end = p.path;
+  while (paths_[end] != kNil) ++end;
+  return paths_[end + 1] - (end - p.path) + 1;
 }
 
 // ---------------------------------------------------------------- endpoints
@@ -694,10 +707,15 @@ uint32_t PacketDomain::new_packet() {
     return k;
   }
   packets_.emplace_back();
+  if (stamps_) stamps_of_.emplace_back();
+  if (config_.congestion == CongestionControl::timely) sent_at_.push_back(0);
+  if (selective()) selective_ack_.push_back(-1);
   return static_cast<uint32_t>(packets_.size() - 1);
 }
 
-void PacketDomain::send_control(QueuePair& q, uint32_t qi, Type type, int64_t seq, bool flag) {
+/// `cause`: the data packet that it answers, still in the pool; kNil: none.
+void PacketDomain::send_control(QueuePair& q, uint32_t qi, Type type, int64_t seq, bool flag,
+                                uint32_t cause) {
   const uint32_t k = new_packet();
   Packet& packet = packets_[k];
   packet.seq = seq;
@@ -705,7 +723,14 @@ void PacketDomain::send_control(QueuePair& q, uint32_t qi, Type type, int64_t se
   packet.path = q.reverse;
   packet.wire = static_cast<uint16_t>(type == kCnp ? config_.cnp_bytes : config_.ack_bytes);
   packet.type = type;
-  packet.flags = flag ? kNotify : 0;
+  packet.flags = static_cast<uint8_t>((flag ? kNotify : 0) | q.traffic_class << kClassShift);
+  if (cause != kNil) {
+    if (stamps_) stamps_of_[k] = stamps_of_[cause];
+    if (!sent_at_.empty()) sent_at_[k] = sent_at_[cause];
+    if (selective()) selective_ack_[k] = packets_[cause].seq / config_.payload;
+  } else {
+    if (stamps_) stamps_of_[k].n = 0;
+  }
   if (type == kCnp)
     ++totals_.cnp_packets;
   else
@@ -716,104 +741,160 @@ void PacketDomain::send_control(QueuePair& q, uint32_t qi, Type type, int64_t se
   kick(port);
 }
 
-void PacketDomain::receive_data(uint32_t k, uint32_t) {
+/// Payload that the receiver can hand on: `bytes` of the sequence space, `payload` of the message.
+void PacketDomain::receive_in_order(QueuePair& q, int64_t bytes, int64_t payload) {
+  const uint32_t current = q.receive_transfer;
+  q.received += bytes;
+  ++q.receive_packets;
+  totals_.payload_bytes += payload;
+  if (q.received != states_[current].end) return;
+  TransferRecord& r = records_[states_[current].record];
+  r.packets += q.receive_packets;
+  r.transmissions += q.receive_transmissions;
+  q.receive_packets = q.receive_transmissions = 0;
+  q.receive_transfer = states_[current].next;
+  complete(current, Completion::What::delivered);
+}
+
+void PacketDomain::receive_data(uint32_t k) {
   const Packet packet = packets_[k];
-  free_packet(k);
   const uint32_t qi = packet.qp;
   QueuePair& q = qps_[qi];
-  ended_transmissions_ += q.hops;
-  ended_bytes_ += static_cast<int64_t>(q.hops) * packet.wire;
+  const uint32_t hops = paths_[packet.path + 2];
+  ended_transmissions_ += hops;
+  ended_bytes_ += static_cast<int64_t>(hops) * packet.wire;
   const int64_t payload = packet.wire - config_.header;
-  const TransferId current = q.receive_transfer != kNil ? q.receive_transfer : q.last_transfer;
-  records_[current].transmissions += q.hops;
-  if ((packet.flags & kMarked) != 0 && q.controlled) {
+  if (q.receive_transfer != kNil)
+    q.receive_transmissions += hops;
+  else
+    records_[states_[q.last_transfer].record].transmissions += hops;
+  if ((packet.flags & kMarked) != 0 && q.controlled && heeds_marks_) {
     if (!config_.cnp_packets) {
       q.notify = true;
     } else if (now_ - q.last_cnp >= config_.cnp_interval_ps) {
       q.last_cnp = now_;
-      send_control(q, qi, kCnp, 0, true);
+      send_control(q, qi, kCnp, 0, true, kNil);
     }
   }
+  // The packet stays in the pool until its answer has taken over what it carries, unless nothing
+  // is carried: then its place is the answer's.
+  const bool carries = stamps_ || !sent_at_.empty();
+  if (!carries) free_packet(k);
+  const uint32_t cause = carries ? k : kNil;
+  if (packet.seq < q.received && config_.recovery == LossRecovery::go_back_0 &&
+      q.receive_transfer != kNil && packet.seq == message_start(q, q.receive_transfer)) {
+    // The sender began the message anew: what has come of it counts no more.
+    totals_.payload_bytes -= q.received - packet.seq;
+    q.received = packet.seq;
+  }
   if (packet.seq == q.received) {
-    q.received += payload;
-    ++records_[current].packets;
-    totals_.payload_bytes += payload;
-    const bool done = q.received == states_[current].end;
+    const uint32_t current = q.receive_transfer;
     ++q.since_ack;
-    if (done) {
-      q.receive_transfer = states_[current].next;
-      records_[current].delivered = Time::ps(now_);
-      complete(current, Completion::What::delivered);
-    }
-    if (done || q.since_ack >= config_.ack_interval) {
+    receive_in_order(q, payload, payload);
+    if (q.receive_transfer != current || q.since_ack >= config_.ack_interval) {
       q.since_ack = 0;
-      send_control(q, qi, kAck, q.received, q.notify);
+      send_control(q, qi, kAck, q.received, q.notify, cause);
       q.notify = false;
     }
   } else if (packet.seq > q.received) {
+    if (config_.recovery == LossRecovery::go_back_0 && q.receive_transfer != kNil) {
+      const int64_t begin = message_start(q, q.receive_transfer);
+      totals_.payload_bytes -= q.received - begin;
+      q.received = begin;
+    }
     if (q.last_nack_seq != q.received || now_ - q.last_nack >= config_.nack_interval_ps) {
       q.last_nack_seq = q.received;
       q.last_nack = now_;
       ++totals_.nacks;
-      send_control(q, qi, kNack, q.received, q.notify);
+      send_control(q, qi, kNack, q.received, q.notify, cause);
       q.notify = false;
     }
   } else {
     // A repeat: the sender missed an ACK. Silence here is what hangs other simulators.
-    send_control(q, qi, kAck, q.received, q.notify);
+    send_control(q, qi, kAck, q.received, q.notify, cause);
     q.notify = false;
+  }
+  if (carries) free_packet(k);
+}
+
+/// First byte, in the sequence space, of a transfer that is on `q`.
+int64_t PacketDomain::message_start(const QueuePair&, uint32_t state) const {
+  return states_[state].end - states_[state].bytes;
+}
+
+/// All bytes below `seq` are known to have arrived.
+void PacketDomain::acknowledge_up_to(QueuePair& q, uint32_t qi, int64_t seq) {
+  if (seq <= q.una) return;
+  q.una = seq;
+  if (q.next < q.una) {
+    // An old ACK overtook a rewind: nothing below it needs repeating.
+    q.next = q.una;
+    while (q.send_transfer != kNil && states_[q.send_transfer].end <= q.next) {
+      q.send_transfer = states_[q.send_transfer].next;
+    }
+    if (q.next == q.posted) deactivate(qi);
+  }
+  q.rto_deadline = now_ + config_.rto_ps;
+  if (q.una > q.una_best) {
+    // What go-back-0 reaches again is no progress.
+    q.una_best = q.una;
+    q.retries = 0;
+  }
+  while (q.ack_transfer != kNil && states_[q.ack_transfer].end <= q.una) {
+    const uint32_t done = q.ack_transfer;
+    TransferRecord& r = records_[states_[done].record];
+    r.transmissions += q.ack_transmissions;
+    r.cnps += q.ack_cnps;
+    q.ack_transmissions = q.ack_cnps = 0;
+    q.ack_transfer = states_[done].next;
+    complete(done, Completion::What::acknowledged);
   }
 }
 
 void PacketDomain::receive_ack(uint32_t k) {
   const Packet packet = packets_[k];
-  free_packet(k);
   const uint32_t qi = packet.qp;
   {
     QueuePair& q = qps_[qi];
-    ended_transmissions_ += q.reverse_hops;
-    ended_bytes_ += static_cast<int64_t>(q.reverse_hops) * packet.wire;
-    const TransferId current = q.ack_transfer != kNil ? q.ack_transfer : q.last_transfer;
-    records_[current].transmissions += q.reverse_hops;
-    if ((packet.flags & kNotify) != 0) {
-      ++records_[current].cnps;
-      notify(qi);
+    const uint32_t hops = paths_[packet.path + 2];
+    ended_transmissions_ += hops;
+    ended_bytes_ += static_cast<int64_t>(hops) * packet.wire;
+    const bool notified = (packet.flags & kNotify) != 0;
+    if (q.ack_transfer != kNil) {
+      q.ack_transmissions += hops;
+      q.ack_cnps += notified ? 1 : 0;
+    } else {
+      TransferRecord& r = records_[states_[q.last_transfer].record];
+      r.transmissions += hops;
+      r.cnps += notified ? 1 : 0;
     }
-    if (packet.type == kCnp) return;
-    if (packet.seq > q.una) {
-      q.una = packet.seq;
-      if (q.next < q.una) {
-        // An old ACK overtook a rewind: nothing below it needs repeating.
-        q.next = q.una;
-        while (q.send_transfer != kNil && states_[q.send_transfer].end <= q.next) {
-          q.send_transfer = states_[q.send_transfer].next;
-        }
-        if (q.next == q.posted && q.is_active) {
-          q.is_active = false;
-          auto& active = senders_[ports_[q.port].sender].active;
-          active.erase(std::lower_bound(active.begin(), active.end(), qi));
-          ports_[q.port].sending = !active.empty();
-        }
-      }
-      q.rto_deadline = now_ + config_.rto_ps;
-      q.retries = 0;
-      while (q.ack_transfer != kNil && states_[q.ack_transfer].end <= q.una) {
-        const TransferId done = q.ack_transfer;
-        q.ack_transfer = states_[done].next;
-        records_[done].acknowledged = Time::ps(now_);
-        --outstanding_;
-        complete(done, Completion::What::acknowledged);
-      }
+    if (notified) notify(qi);
+    if (packet.type == kCnp) {
+      free_packet(k);
+      return;
     }
-    if (packet.type == kNack && packet.seq >= q.una) rewind(qi);
+    if (selective())
+      acknowledge_selective(q, qi, k);
+    else
+      acknowledge_up_to(q, qi, packet.seq);
+    if (packet.type == kNack && !selective() &&
+        (packet.seq >= q.una || config_.recovery == LossRecovery::go_back_0)) {
+      rewind(qi, packet.seq);
+    }
+    if (q.controlled && config_.congestion > CongestionControl::dcqcn) feed_controller(qi, k);
+    free_packet(k);
   }
   const QueuePair& q = qps_[qi];
   if (q.is_active) kick(q.port);
 }
 
-void PacketDomain::rewind(uint32_t qi) {
+/// Sends again from `seq` on, which is `una`, or with go-back-0 the beginning of the message.
+void PacketDomain::rewind(uint32_t qi, int64_t seq) {
   QueuePair& q = qps_[qi];
-  if (q.next == q.una) return;
+  if (q.ack_transfer == kNil || q.next == q.una) return;
+  if (config_.recovery == LossRecovery::go_back_0) {
+    q.una = std::min(q.una, std::max(seq, message_start(q, q.ack_transfer)));
+  }
   q.next = q.una;
   q.send_transfer = q.ack_transfer;
   activate(qi);
@@ -821,26 +902,49 @@ void PacketDomain::rewind(uint32_t qi) {
 
 void PacketDomain::activate(uint32_t qi) {
   QueuePair& q = qps_[qi];
-  if (q.is_active || q.next == q.posted) return;
+  if (q.is_active) return;
+  if (q.next == q.posted && !(selective() && !selective_[qi].repeat.empty())) return;
   q.is_active = true;
   auto& active = senders_[ports_[q.port].sender].active;
   active.insert(std::lower_bound(active.begin(), active.end(), qi), qi);
   ports_[q.port].sending = true;
 }
 
-void PacketDomain::complete(TransferId id, Completion::What what) {
-  mix(what == Completion::What::delivered ? kTraceDelivered : kTraceAcked, id, 0);
+void PacketDomain::deactivate(uint32_t qi) {
+  QueuePair& q = qps_[qi];
+  if (!q.is_active) return;
+  q.is_active = false;
+  auto& active = senders_[ports_[q.port].sender].active;
+  active.erase(std::lower_bound(active.begin(), active.end(), qi));
+  ports_[q.port].sending = !active.empty();
+}
+
+void PacketDomain::complete(uint32_t state, Completion::What what) {
+  const uint32_t id = states_[state].record;
+  const bool delivered = what == Completion::What::delivered;
+  if (config_.qps > 1) {
+    uint8_t& left = parts_left_[id];
+    left = static_cast<uint8_t>(left - (delivered ? 1 : 16));
+    if ((delivered ? left & 15 : left >> 4) != 0) return;
+  }
+  if (delivered) {
+    records_[id].delivered = Time::ps(now_);
+  } else {
+    records_[id].acknowledged = Time::ps(now_);
+    --outstanding_;
+  }
+  mix(delivered ? kTraceDelivered : kTraceAcked, id, 0);
   if (completions_ != nullptr) completions_->push_back({Time::ps(now_), id, what});
 }
 
 void PacketDomain::on_timeout(uint32_t qi) {
   QueuePair& q = qps_[qi];
   q.rto_pending = false;
-  if (q.una == q.posted) return;
-  if (now_ < q.rto_deadline || q.high_water <= q.una) {
-    // Progress since, or nothing of it was ever sent.
-    q.rto_pending = true;
-    if (now_ >= q.rto_deadline) q.rto_deadline = now_ + config_.rto_ps;
+  // The next packet starts it again when nothing is under way; a sender that is stopped for good
+  // must not keep the run alive.
+  if (q.una == q.posted || q.high_water <= q.una) return;
+  if (now_ < q.rto_deadline) {
+    q.rto_pending = true;  // progress since
     events_.push(q.rto_deadline, key(kTimeout, qi), 0);
     return;
   }
@@ -851,200 +955,14 @@ void PacketDomain::on_timeout(uint32_t qi) {
                           ": " + std::to_string(config_.retry_limit) +
                           " retransmission timeouts without progress; " + describe_stall());
   }
-  rewind(qi);
+  if (selective())
+    repeat_all(q, qi);
+  else
+    rewind(qi, 0);
   q.rto_deadline = now_ + config_.rto_ps;
   q.rto_pending = true;
   events_.push(q.rto_deadline, key(kTimeout, qi), 0);
   kick(q.port);
-}
-
-// ---------------------------------------------------------------- congestion control
-
-void PacketDomain::notify(uint32_t qi) {
-  QueuePair& q = qps_[qi];
-  if (!q.controlled) return;
-  if (config_.dcqcn.order == DcqcnOrder::vendor) {
-    const int64_t at = q.cc.vendor_notify(config_.dcqcn, now_);
-    if (at >= 0) events_.push(at, key(kCut, qi), 0);
-    return;
-  }
-  q.cc.paper_notify(config_.dcqcn, now_);
-  arm_increase(qi, now_ + config_.dcqcn.increase_timer_ps);
-  rate_changed(qi, true);
-}
-
-void PacketDomain::on_cut(uint32_t qi) {
-  QueuePair& q = qps_[qi];
-  q.cc.vendor_cut(config_.dcqcn, now_);
-  arm_increase(qi, now_ + config_.dcqcn.increase_timer_ps);
-  rate_changed(qi, true);
-}
-
-void PacketDomain::arm_increase(uint32_t qi, int64_t at) {
-  QueuePair& q = qps_[qi];
-  ++q.increase_version;
-  q.increase_running = true;
-  q.increase_next = at;
-  events_.push(at, key(kIncrease, qi), q.increase_version);
-}
-
-void PacketDomain::on_increase(uint32_t qi, uint32_t version) {
-  QueuePair& q = qps_[qi];
-  if (version != q.increase_version) return;
-  // An idle queue pair ages without events; on_start() catches up.
-  if (q.una == q.posted) return;
-  const bool settled = q.cc.recovered();
-  q.cc.increase_by_timer(config_.dcqcn);
-  arm_increase(qi, now_ + config_.dcqcn.increase_timer_ps);
-  if (!settled) rate_changed(qi, false);
-}
-
-void PacketDomain::rate_changed(uint32_t qi, bool cut) {
-  const QueuePair& q = qps_[qi];
-  ++totals_.rate_changes;
-  mix(kTraceRate, qi, static_cast<uint64_t>(q.cc.rate()));
-  if (rate_sink_ != nullptr) {
-    rate_sink_->push_back({now_, qi, q.src, q.dst, cut, q.cc.rate(), q.cc.target()});
-  }
-}
-
-// ---------------------------------------------------------------- results
-
-std::string PacketDomain::port_name(uint32_t pi) const {
-  return topology_.nodes()[topology_.from(ports_[pi].global)].name;
-}
-
-std::string PacketDomain::describe_stall() const {
-  std::string out;
-  int shown = 0;
-  for (const QueuePair& q : qps_) {
-    if (q.una == q.posted) continue;
-    if (shown == 3) {
-      out += ", ...";
-      break;
-    }
-    out += (shown == 0 ? "" : ", ");
-    out += "rank " + std::to_string(q.src) + " -> rank " + std::to_string(q.dst) + " has " +
-           std::to_string(q.una) + " of " + std::to_string(q.posted) + " bytes acknowledged";
-    if (ports_[q.port].paused) out += " (its NIC is paused)";
-    ++shown;
-  }
-  size_t paused = 0;
-  std::string first;
-  for (uint32_t i = 0; i < ports_.size(); ++i) {
-    if (!ports_[i].paused) continue;
-    if (paused++ == 0) {
-      first = topology_.nodes()[topology_.from(ports_[i].global)].name + " -> " +
-              topology_.nodes()[topology_.to(ports_[i].global)].name;
-    }
-  }
-  if (paused > 0) {
-    out += "; " + std::to_string(paused) + " paused links, first " + first;
-  }
-  return out.empty() ? "nothing is outstanding" : out;
-}
-
-std::vector<LinkRecord> PacketDomain::links() const {
-  std::vector<LinkRecord> out;
-  out.reserve(ports_.size());
-  for (const Port& p : ports_) {
-    LinkRecord r;
-    r.from_node = topology_.from(p.global);
-    r.to_node = topology_.to(p.global);
-    r.from = topology_.nodes()[r.from_node].name;
-    r.to = topology_.nodes()[r.to_node].name;
-    r.tier = topology_.tier(p.global);
-    r.rate = Rate::bps(p.rate_bps);
-    r.packets = p.packets;
-    r.bytes = p.bytes;
-    r.data_bytes = p.payload;
-    r.ecn_marks = p.marked;
-    r.pauses_received = p.pauses;
-    r.paused = Time::ps(p.paused_total + (p.paused ? now_ - p.paused_since : 0));
-    r.busy = Time::ps(p.busy);
-    r.peak_queue_bytes = p.peak;
-    r.drops = p.drops;
-    out.push_back(std::move(r));
-  }
-  return out;
-}
-
-LinkSeries PacketDomain::take_link_series() {
-  if (telemetry_ == nullptr) return {};
-  const auto telemetry = std::move(telemetry_);
-  return telemetry->finish(now_, ports_.size());
-}
-
-FabricTotals PacketDomain::totals() const {
-  FabricTotals t = totals_;
-  for (const Port& p : ports_) {
-    t.transmissions += p.packets;
-    t.wire_bytes += p.bytes;
-  }
-  return t;
-}
-
-void PacketDomain::check_conservation() const {
-  // What the ports sent must be what ended its life plus what is still on its way.
-  uint64_t transmissions = ended_transmissions_;
-  int64_t bytes = ended_bytes_;
-  uint64_t walked = 0;
-  auto walk = [&](const List& list, bool on_wire) {
-    for (uint32_t k = list.head; k != kNil; k = packets_[k].next) {
-      const Packet& p = packets_[k];
-      ++walked;
-      uint32_t hops = 0;
-      if (p.type >= kPause) {
-        hops = on_wire ? 1 : 0;
-      } else {
-        const QueuePair& q = qps_[p.qp];
-        hops = p.path - (p.type == kData ? q.forward : q.reverse) + (on_wire ? 1 : 0);
-      }
-      transmissions += hops;
-      bytes += static_cast<int64_t>(hops) * p.wire;
-    }
-  };
-  int64_t used = 0;
-  int64_t paused = 0;
-  for (const Port& p : ports_) {
-    walk(p.control, false);
-    walk(p.data, false);
-    walk(p.wire, true);
-    used += p.used + p.headroom_used;
-    paused += p.pause_sent ? 1 : 0;
-  }
-  const FabricTotals t = totals();
-  auto fail = [](const std::string& what, auto a, auto b) {
-    throw SimulationError("conservation broken: " + what + ": " + std::to_string(a) + " against " +
-                          std::to_string(b) + "; please report this scenario");
-  };
-  if (walked != live_packets_) fail("packets in queues and pool", walked, live_packets_);
-  if (transmissions != t.transmissions) {
-    fail("link transmissions of flows and of links", transmissions, t.transmissions);
-  }
-  if (bytes != t.wire_bytes) fail("link bytes of flows and of links", bytes, t.wire_bytes);
-  if (t.pfc_pauses != t.pfc_resumes + static_cast<uint64_t>(paused)) {
-    fail("pauses and resumes", t.pfc_pauses, t.pfc_resumes + static_cast<uint64_t>(paused));
-  }
-  if (live_packets_ == 0) {
-    if (used != 0) fail("switch buffer use in an empty network", used, 0);
-    for (const Node& n : nodes_) {
-      if (n.shared_used != 0) fail("shared pool use in an empty network", n.shared_used, 0);
-    }
-  }
-  int64_t acknowledged = 0;
-  int64_t delivered = 0;
-  for (const QueuePair& q : qps_) {
-    acknowledged += q.una;
-    delivered += q.received;
-    if (q.una > q.received) fail("bytes acknowledged and received", q.una, q.received);
-  }
-  if (delivered != t.payload_bytes) fail("payload delivered", delivered, t.payload_bytes);
-  if (outstanding_ == 0) {
-    int64_t asked = 0;
-    for (const TransferRecord& r : records_) asked += r.bytes;
-    if (asked != acknowledged) fail("bytes asked for and acknowledged", asked, acknowledged);
-  }
 }
 
 }  // namespace trainyard

@@ -4,13 +4,22 @@
 // global or static.
 //
 // Layout. Ports, nodes and queue pairs have local indices in order of first use, which is also
-// the order that settles events of equal time. A directed port holds the egress queue at its tail
+// the order that settles events of equal time. A directed port holds the egress queues at its tail
 // and the ingress accounting at its head; the reverse direction of port p is p ^ 1. Packets live
 // in a pool and move by index through intrusive lists. A packet carries its position in the path
-// array, so that a switch touches the packet, two ports and itself, nothing else.
+// array, so that a switch touches the packet, two ports and itself, nothing else. What only some
+// configurations need (telemetry stamps, further classes, selective repeat) lies in arrays beside.
+//
+//   domain.cpp            events, transmission, switch buffers, endpoints: the hot path
+//   domain_setup.cpp      first use of ports and queue pairs, paths
+//   domain_control.cpp    congestion control, pauses and their timers, watchdogs
+//   domain_selective.cpp  selective repeat
+//   domain_changes.cpp    links and NICs that fail, degrade and come back
+//   domain_report.cpp     records, balances, who waits for whom
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -18,7 +27,11 @@
 
 #include "network/packet/config.h"
 #include "network/packet/dcqcn.h"
+#include "network/packet/dctcp.h"
+#include "network/packet/hpcc.h"
+#include "network/packet/int_hop.h"
 #include "network/packet/telemetry.h"
+#include "network/packet/timely.h"
 #include "network/routing.h"
 #include "network/topology.h"
 #include "sim/event_queue.h"
@@ -35,44 +48,93 @@ struct RateEvent {
   int64_t rate_bps = 0, target_bps = 0;  ///< after
 };
 
+/// One pause: who stopped whom, for how long, because of which queue.
+struct PauseRecord {
+  int64_t from_ps = 0, to_ps = -1;  ///< sent at the switch or NIC; to: the resume, -1: never
+  uint32_t stopped = 0;             ///< directed port (of the topology) that has to stop
+  uint32_t because = 0xffffffffU;   ///< egress port for which the packet that tipped it was bound
+  uint8_t traffic_class = 0;
+};
+
+/// Something that happens to the fabric at a time of its own.
+struct FabricChange {
+  enum class Kind : uint8_t {
+    link_down,     ///< both directions; what is under way or sent later is lost
+    link_up,       ///< as built
+    link_rate,     ///< both directions run at value_q32 / 2^32 of the rate they were built with
+    link_loss,     ///< both directions lose packets with probability value_q32 / 2^32
+    receive_rate,  ///< the host at the `a` end takes data in at `rate_bps` only; 0: at line rate
+    storm_on,      ///< the host at the `a` end sends pauses without end (a broken NIC)
+    storm_off
+  };
+  Time at;
+  Kind kind = Kind::link_down;
+  uint32_t link = 0;  ///< of the topology
+  uint64_t value_q32 = 0;
+  int64_t rate_bps = 0;
+  /// link_loss: what is lost, a sum of these. Pauses survive errors unless they are named.
+  enum Kinds : uint8_t { data = 1, acks = 2, nacks = 4, cnps = 8, pauses = 16, resumes = 32 };
+  uint8_t kinds = data | acks | nacks | cnps;
+};
+
 class PacketDomain {
  public:
   PacketDomain(const Topology& topology, const PacketConfig& config);
 
   TransferId start(const Transfer& transfer, Time at);
-  [[nodiscard]] Time next_event();
+  /// Not before the last instant processed.
+  void schedule(const FabricChange& change);
+  [[nodiscard]] Time next_event() const;
   Time advance(Time limit, std::vector<Completion>& out);
   [[nodiscard]] size_t outstanding() const { return outstanding_; }
   [[nodiscard]] std::string describe_stall() const;
   void check_conservation() const;
-  [[nodiscard]] const std::vector<TransferRecord>& transfers() const { return records_; }
+  [[nodiscard]] const std::vector<TransferRecord>& transfers();
   [[nodiscard]] std::vector<LinkRecord> links() const;
   [[nodiscard]] FabricTotals totals() const;
   [[nodiscard]] uint64_t fingerprint() const { return fingerprint_; }
   /// Kept from now on when not null.
   void record_rates(std::vector<RateEvent>* sink) { rate_sink_ = sink; }
+  void record_pauses(std::vector<PauseRecord>* sink) { pause_sink_ = sink; }
   /// Keeps time series of links; call before anything runs.
   void record_links(Time window) { telemetry_ = std::make_unique<LinkTelemetry>(window); }
   /// Ends the series at this instant; its links are those of links().
   [[nodiscard]] LinkSeries take_link_series();
+  /// Queues that wait for each other in a circle: names of their directed links; empty: none.
+  [[nodiscard]] std::vector<std::string> cyclic_wait() const;
 
  private:
   static constexpr uint32_t kNil = 0xffffffffU;
   static constexpr int64_t kNever = INT64_MAX;
 
-  // Order of events at one instant: new work, controller timers, arrivals, then transmitters: one
-  // that falls due now chooses among all that has arrived by now. (An idle one sends the first
-  // arrival at once.)
-  enum Kind : uint32_t { kStart, kCut, kIncrease, kArrive, kTransmit, kTimeout };
+  // Order of events at one instant: changes of the fabric, new work, controller timers, arrivals,
+  // then transmitters: one that falls due now chooses among all that has arrived by now. (An idle
+  // one sends the first arrival at once.)
+  enum Kind : uint32_t { kChange, kStart, kCut, kIncrease, kArrive, kTransmit, kTimeout, kTimer };
   static constexpr uint32_t kKindShift = 29;
   static uint32_t key(Kind kind, uint32_t index) { return (kind << kKindShift) | index; }
 
+  // What a kTimer event is about: 4 bits of its argument, then a version that tells stale ones.
+  enum TimerKind : uint32_t {
+    kPauseExpires,  // index: lane
+    kPauseRefresh,  // index: lane
+    kWatchdog,      // index: lane
+    kRestore,       // index: lane
+    kServed,        // index: sender
+    kCycleCheck,    // index: 0
+    kReroute,       // index: 0
+    kNicWatchdog,   // index: lane
+  };
+  static constexpr uint32_t kVersionBits = 28;
+
   enum Type : uint8_t { kData, kAck, kNack, kCnp, kPause, kResume };
+  // The two highest bits of a packet's flags are its class.
   enum Flag : uint8_t { kMarked = 1, kNotify = 2 };
+  static constexpr int kClassShift = 6;
 
   struct Packet {
     int64_t next_arrival;  // of the packet behind it on its wire
-    int64_t seq;           // data: first byte; ACK, NACK: next byte expected
+    int64_t seq;           // data: first byte; ACK, NACK: next byte expected; pause: class
     uint32_t next;         // in its queue or wire
     uint32_t qp;
     uint32_t path;  // index into paths_ of the port it is on or queued at
@@ -81,55 +143,91 @@ class PacketDomain {
     uint8_t flags;
   };
   static_assert(sizeof(Packet) == 32);
+  static uint32_t class_of(const Packet& p) { return p.flags >> kClassShift; }
 
   struct List {
     uint32_t head = kNil, tail = kNil;
   };
 
-  /// Two lines that an arrival, a departure and an admission touch; then the rest. Byte counts of
-  /// buffers have 31 bits: no packet buffer comes near 2 GiB.
+  /// One data class of a directed port. Byte counts of buffers have 31 bits: no packet buffer
+  /// comes near 2 GiB.
+  struct Lane {
+    List data;                            // egress; a NIC's holds its ACKs
+    int32_t data_bytes = 0;               // in it
+    int32_t used = 0, headroom_used = 0;  // ingress accounting at the head of the link
+    bool paused = false;                  // egress: stopped by the other end
+    bool pause_sent = false;              // ingress: the other end is stopped
+    bool discards = false;                // egress: its watchdog throws packets away
+    bool excused = false;  // ingress: full when its link failed or its sender ignored it: may lose
+  };
+  static_assert(sizeof(Lane) == 24);
+
+  /// What of a lane only pauses touch.
+  struct LaneState {
+    int64_t paused_since = 0, paused_total = 0;
+    int32_t deficit = 0;         // DWRR, bytes
+    uint32_t because = kNil;     // egress port that the packet behind the last pause was bound for
+    uint32_t pause_version = 0;  // egress: counts pauses and resumes received
+    uint32_t sent_version = 0;   // ingress: counts pauses and resumes sent
+    uint32_t record = kNil;      // of the pause in force, in pause_sink_
+    bool wanted = false;         // egress: paused, were it not for its watchdog
+    bool ignores = false;        // egress: its watchdog lets packets pass in spite of pauses
+    bool storm = false;          // ingress: a broken NIC keeps the other end paused
+  };
+
+  /// Two lines that an arrival, a departure and an admission touch; then the rest.
   struct alignas(64) Port {
-    List wire, data, control;  // a NIC's `data` holds its ACKs
+    List wire, control;
+    Lane lane;  // class 0
     int64_t busy_until = -1;
-    int64_t wake = kNever;         // time of the valid kTransmit event
-    uint32_t owner = 0, peer = 0;  // local nodes
-    int32_t data_bytes = 0;        // queued in the data class
-    int32_t peak = 0;
-    bool from_host = false, paused = false, marks = false;
-    bool pause_sent = false;  // ingress
-    bool lossy = false;       // loss_q32 > 0
-    bool sending = false;     // a NIC port: `active` of its Sender is not empty
+    int64_t wake = kNever;  // time of the valid kTransmit event
+    uint32_t peer = 0;      // local node
+    bool from_host = false, marks = false;
+    bool lossy = false;    // loss_q32 > 0, down, or doomed > 0
+    bool sending = false;  // a NIC port: `active` of its Sender is not empty
 
     int64_t time_a = 0, time_b = 0;  // transmission times in use
     int32_t size_a = -1, size_b = -1;
     int64_t delay_ps = 0;
-    // Ingress accounting at the head of the link (when `peer` is a switch).
-    int32_t used = 0, headroom_used = 0, headroom = 0, alpha_q16 = 0;
-    uint64_t packets = 0;
+    int32_t headroom = 0, alpha_q16 = 0;
     int64_t bytes = 0;
+    uint64_t packets = 0;
+    int32_t peak = 0;
+    bool to_host = false, down = false;
+    bool slow = false;  // into a NIC that holds data back, or still has some
 
     int64_t busy = 0, payload = 0;
     int64_t kmin = 0, kmax = 0;
     // Seldom touched.
     int64_t rate_bps = 0;
     uint64_t loss_q32 = 0;
-    uint32_t global = 0;
+    uint32_t owner = 0, global = 0;
     uint32_t sender = kNil;  // of a NIC port, into senders_
+    uint32_t turn = 0;       // DWRR: class whose turn it is
     uint64_t marked = 0, pauses = 0, drops = 0, loss_draws = 0;
-    int64_t paused_since = 0, paused_total = 0;
+    uint64_t mark_credit_q32 = 0;  // dithered marking
+    uint8_t loss_kinds = 15;       // bits by packet type
+    uint32_t doomed = 0;           // packets on the wire that were sent before the link came up
   };
   static_assert(sizeof(Port) == 256);
 
-  /// What only a NIC port has: its queue pairs with unsent data, ascending.
+  /// What only a NIC port has.
   struct Sender {
-    std::vector<uint32_t> active;
+    std::vector<uint32_t> active;  // queue pairs with unsent data, ascending
     uint32_t last_served = kNil;
+    uint32_t port = kNil;
+    // Receive side: data that waits to be taken into the host.
+    int64_t receive_bps = 0;  // 0: as fast as it comes
+    List waiting;
+    int64_t waiting_bytes = 0, waiting_peak = 0;
+    bool serving = false;
   };
 
   struct Node {
     uint32_t global = 0;
     bool host = false;
     int64_t shared_used = 0, pool = 0, xoff = 0;
+    int64_t peak_shared = 0;
   };
 
   /// One line for a NIC that looks for work, one for its pace, then the receiver's.
@@ -142,82 +240,158 @@ class PacketDomain {
     uint32_t port = 0;     // NIC port of the sender
     uint32_t send_transfer = kNil, ack_transfer = kNil;
     bool controlled = false, is_active = false, rto_pending = false, increase_running = false;
-    uint32_t hops = 0;
+    uint8_t traffic_class = 0;
+    uint8_t path_count = 1;  // equal-cost paths from `forward` on, `stride` apart
+    uint16_t stride = 0;
 
+    int64_t rate = 0, line = 0;
     int64_t pace_rate = -1, pace_bytes = 0, pace_time = 0;
     int64_t high_water = 0;  // highest byte ever sent, tells repeats
     int64_t rto_deadline = 0;
     uint64_t dice_object = 0;  // who the flow is, whatever else is simulated beside it
+
     uint32_t last_transfer = kNil;
     int retries = 0;
     uint32_t src = 0, dst = 0;  // ranks
+    uint32_t nth = 0;           // of the flows of its pair: gives the source port
+    uint32_t hops = 0;
+    int64_t last_sent = 0;  // flowlets
+    uint32_t flowlets = 0, path_choice = 0;
+    uint64_t sent_packets = 0;  // spraying
+    // What is not yet in the record of the transfer being acknowledged.
+    uint32_t ack_transmissions = 0, ack_cnps = 0;
+    int64_t una_best = 0;  // the furthest that una has been
 
     // Receiver.
     int64_t received = 0;
     int64_t since_ack = 0;
     uint32_t receive_transfer = kNil;
-    uint32_t reverse = 0, reverse_hops = 0;
-    bool notify = false;
+    uint32_t reverse = 0;
     int64_t last_cnp = INT64_MIN / 2;
     int64_t last_nack = INT64_MIN / 2, last_nack_seq = -1;
-
-    Dcqcn cc;
+    // What is not yet in the record of the transfer being received.
+    uint32_t receive_transmissions = 0, receive_packets = 0;
+    uint32_t reverse_hops = 0;
+    bool notify = false;
     uint32_t increase_version = 0;
     uint32_t channel = 0;
     int64_t increase_next = 0;
+    int64_t padding = 0;  // selective repeat: posted - bytes asked for
   };
 
-  /// Engine-side state of a transfer; `end` is its last byte in the QP's sequence space.
+  /// Selective repeat. A packet's number is seq / payload; a message begins at a whole number.
+  struct Selective {
+    std::vector<uint64_t> got, acked;  // bits of the packets in the window, by number modulo
+    std::deque<uint32_t> repeat;       // numbers to send again
+    int64_t highest = -1;              // highest number acknowledged
+    int64_t checked = 0;               // numbers below are known to have arrived or to be repeated
+  };
+
+  /// Engine-side state of (a part of) a transfer; `end` is its last byte in the QP's sequence
+  /// space.
   struct TransferState {
-    int64_t end = 0;
+    int64_t end = 0, bytes = 0;
     uint32_t qp = kNil, next = kNil;
     uint32_t channel = 0;
+    uint32_t record = 0;
+    uint8_t traffic_class = 0;
+    uint8_t part = 0;
   };
 
   // Events.
   void run_instant();
   void prefetch();
-  void on_start(TransferId id);
+  void on_start(uint32_t state);
   void on_cut(uint32_t qp);
   void on_increase(uint32_t qp, uint32_t version);
   void on_arrive(uint32_t port);
+  bool is_lost(Port& p, const Packet& packet);
   void on_timeout(uint32_t qp);
+  void on_change(uint32_t change);
+  void on_timer(uint32_t index, uint32_t arg);
+  void set_timer(int64_t at, TimerKind kind, uint32_t index, uint32_t version) {
+    events_.push(at, key(kTimer, index),
+                 kind << kVersionBits | (version & ((1U << kVersionBits) - 1)));
+  }
 
   // Transmission.
   void schedule_transmit(uint32_t port, int64_t time);
   void kick(uint32_t port);
   void transmit(uint32_t port);
   uint32_t take_from_switch(uint32_t port);
+  uint32_t take_by_class(uint32_t port);
+  uint32_t take_lane(uint32_t port, uint32_t traffic_class);
   uint32_t take_from_nic(uint32_t port);
+  [[nodiscard]] bool has_work(uint32_t port) const;
+  [[nodiscard]] int64_t nic_ready(uint32_t port) const;
   int64_t transmission_ps(Port& port, int64_t bytes) const;
   void enqueue(uint32_t port, uint32_t packet, bool control);
+  uint32_t choose_path(QueuePair& q);
 
   // Switch.
   bool admit(uint32_t in, uint32_t packet);
   void mark_by_queue(Port& out, uint32_t packet, int64_t queued);
-  void release(uint32_t in, int32_t bytes);
-  void send_pfc(uint32_t in, Type type);
+  void stamp(const Port& out, uint32_t packet);
+  void release(uint32_t in, int32_t bytes, uint32_t traffic_class);
+  void send_pause(uint32_t in, uint32_t traffic_class, uint32_t because);
+  void send_resume(uint32_t in, uint32_t traffic_class);
+  void send_pfc(uint32_t in, Type type, uint32_t traffic_class);
+  void receive_pfc(uint32_t port, uint32_t packet);
+  [[nodiscard]] int64_t pause_ps(const Port& port) const;
+  void check_cycles();
+  void pause_lane(uint32_t port, uint32_t traffic_class);
+  void unpause_lane(uint32_t port, uint32_t traffic_class);
+  void excuse(uint32_t port, uint32_t traffic_class);
+  void on_watchdog(uint32_t lane);
+  void on_restore(uint32_t lane);
   [[nodiscard]] int64_t threshold(const Port& in, const Node& n) const;
-  void drop(uint32_t port, uint32_t packet);
+  void drop(uint32_t port, uint32_t packet, bool sent);
+  [[noreturn]] void lossless_drop(uint32_t in, const Node& n, const Lane& lane,
+                                  int64_t limit) const;
 
   // Endpoints.
-  void receive_data(uint32_t packet, uint32_t port);
+  void deliver(uint32_t packet, uint32_t port);
+  void receive_data(uint32_t packet);
   void receive_ack(uint32_t packet);
-  void send_control(QueuePair& q, uint32_t qp, Type type, int64_t seq, bool notify);
-  void notify(uint32_t qp);
-  void rate_changed(uint32_t qp, bool cut);
-  void arm_increase(uint32_t qp, int64_t at);
-  void rewind(uint32_t qp);
+  void acknowledge_up_to(QueuePair& q, uint32_t qp, int64_t seq);
+  void receive_in_order(QueuePair& q, int64_t bytes, int64_t payload);
+  void send_control(QueuePair& q, uint32_t qp, Type type, int64_t seq, bool notify, uint32_t cause);
+  void rewind(uint32_t qp, int64_t seq);
   void activate(uint32_t qp);
-  void complete(TransferId id, Completion::What what);
+  void deactivate(uint32_t qp);
+  void complete(uint32_t state, Completion::What what);
+  [[nodiscard]] int64_t message_start(const QueuePair& q, uint32_t state) const;
+  void serve(uint32_t sender);
+
+  // Selective repeat.
+  [[nodiscard]] bool selective() const { return config_.recovery == LossRecovery::selective; }
+  uint32_t next_repeat(QueuePair& q, uint32_t qp);
+  void receive_selective(uint32_t packet);
+  void acknowledge_selective(QueuePair& q, uint32_t qp, uint32_t packet);
+  void repeat_all(QueuePair& q, uint32_t qp);
+  void fill_data(uint32_t packet, uint32_t qp, int64_t seq, uint32_t state);
+
+  // Congestion control.
+  void notify(uint32_t qp);
+  void feed_controller(uint32_t qp, uint32_t ack);
+  void set_rate(uint32_t qp, int64_t rate, int64_t target, bool cut);
+  void arm_increase(uint32_t qp, int64_t at);
+  [[nodiscard]] int64_t window_of(const QueuePair& q, uint32_t qp) const;
 
   // Set-up.
-  uint32_t open_qp(const Transfer& t);
+  uint32_t open_qp(const TransferState& s, uint32_t src, uint32_t dst);
   uint32_t visit(uint32_t global_port);
   uint32_t visit_node(uint32_t global_node);
   uint32_t add_path(const FlowTuple& tuple, uint32_t& hops);
-  int64_t pair_bdp(uint32_t qp) const;
-  int64_t longest_bdp();
+  bool find_paths(QueuePair& q);
+  bool find_paths_as_built(QueuePair& q);
+  int64_t pair_bdp(const QueuePair& q, int64_t* rtt) const;
+  void longest_pair();
+
+  // Changes.
+  void link_went(uint32_t port, bool up);
+  void pause_again(uint32_t in);
+  void reroute();
 
   uint32_t new_packet();
   void free_packet(uint32_t p) {
@@ -238,44 +412,90 @@ class PacketDomain {
     list.head = packets_[p].next;
     return p;
   }
+  [[nodiscard]] Lane& lane(uint32_t port, uint32_t c) {
+    return c == 0 ? ports_[port].lane : lanes_[port * (classes_ - 1) + c - 1];
+  }
+  [[nodiscard]] const Lane& lane(uint32_t port, uint32_t c) const {
+    return c == 0 ? ports_[port].lane : lanes_[port * (classes_ - 1) + c - 1];
+  }
+  [[nodiscard]] uint32_t lane_index(uint32_t port, uint32_t c) const { return port * classes_ + c; }
+  /// Links that the packet has been sent on, counting that of its port.
+  [[nodiscard]] uint32_t hops_done(const Packet& p) const;
   void mix(uint32_t what, uint64_t a, uint64_t b);
   [[nodiscard]] std::string port_name(uint32_t port) const;
+  [[nodiscard]] std::string link_name(uint32_t port) const;
 
   const Topology& topology_;
   const PacketConfig config_;
+  const uint32_t classes_;
+  const bool stamps_;       // data packets carry IntHops
+  const bool heeds_marks_;  // the controller lives on marks
   Routing routing_;
 
   int64_t now_ = 0;
   EventQueue events_;
   uint32_t turn_ = 0;  // of events_, seen last
   std::vector<Port> ports_;
+  std::vector<Lane> lanes_;             // of the classes beyond the first
+  std::vector<LaneState> lane_states_;  // of all classes
   std::vector<Node> nodes_;
   std::vector<Sender> senders_;
   std::vector<QueuePair> qps_;
-  std::vector<uint32_t> paths_;  // per path: local ports, then kNil
+  std::vector<uint32_t> paths_;  // per path: local ports, kNil, number of ports
   std::vector<Packet> packets_;
   uint32_t free_ = kNil;
   uint64_t live_packets_ = 0;
 
+  // One per queue pair, for the controller in use.
+  std::vector<Dcqcn> dcqcn_;
+  std::vector<Hpcc> hpcc_;
+  std::vector<Timely> timely_;
+  std::vector<Dctcp> dctcp_;
+  std::vector<Selective> selective_;
+  int64_t selective_window_ = 0;  // packets
+  // One per packet of the pool, where used.
+  struct Stamps {
+    IntHop hops[Hpcc::kMaxHops];
+    int n = 0;
+  };
+  std::vector<Stamps> stamps_of_;
+  std::vector<int64_t> sent_at_;        // TIMELY: when the data packet was sent; on its ACK too
+  std::vector<int64_t> selective_ack_;  // number that an ACK of selective repeat is about
+
   std::vector<TransferRecord> records_;
   std::vector<TransferState> states_;
+  std::vector<uint8_t> parts_left_;  // per record, with several queue pairs per connection:
+                                     // 4 bits not delivered, 4 bits not acknowledged
   std::vector<Completion>* completions_ = nullptr;
   size_t outstanding_ = 0;
 
   std::unordered_map<uint32_t, uint32_t> port_index_, node_index_;  // global -> local
   struct QpKey {
-    uint32_t src, dst, channel;
+    uint32_t src, dst, channel, part;
     bool operator==(const QpKey&) const = default;
   };
   struct QpKeyHash {
     size_t operator()(const QpKey& k) const {
-      return (static_cast<size_t>(k.src) << 32 ^ k.dst) * 0x9e3779b97f4a7c15ULL + k.channel;
+      return ((static_cast<size_t>(k.src) << 32 ^ k.dst) * 0x9e3779b97f4a7c15ULL + k.channel) *
+                 0x9e3779b97f4a7c15ULL +
+             k.part;
     }
   };
   std::unordered_map<QpKey, uint32_t, QpKeyHash> qp_index_;
   std::unordered_map<uint64_t, uint32_t> pair_count_;  // flows opened per (src, dst)
   std::vector<uint32_t> scratch_path_;
-  int64_t longest_bdp_ = -1;
+  int64_t longest_bdp_ = -1, longest_rtt_ = -1;
+
+  std::vector<FabricChange> changes_;
+  struct LinkNews {
+    int64_t at_ps;
+    uint32_t link;
+    bool up;
+  };
+  std::vector<uint32_t> known_down_;
+  std::deque<LinkNews> unlearnt_;  // link events that routes do not follow yet, in order
+  bool cycle_check_pending_ = false;
+  int64_t checked_payload_ = -1;  // delivered at the last look for cyclic waits
 
   FabricTotals totals_;
   // Transmissions and bytes accounted where a packet's life ends; balance against the ports.
@@ -283,6 +503,7 @@ class PacketDomain {
   int64_t ended_bytes_ = 0;
   uint64_t fingerprint_ = 0;
   std::vector<RateEvent>* rate_sink_ = nullptr;
+  std::vector<PauseRecord>* pause_sink_ = nullptr;
   std::unique_ptr<LinkTelemetry> telemetry_;  // null: off
 };
 

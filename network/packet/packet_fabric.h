@@ -16,6 +16,9 @@ class PacketFabric final : public Fabric {
  public:
   PacketFabric(const Topology& topology, const PacketConfig& config) : domain_(topology, config) {}
 
+  /// Not before the last instant returned by advance().
+  void schedule(const FabricChange& change) { domain_.schedule(change); }
+
   TransferId start(const Transfer& t, Time at) override { return domain_.start(t, at); }
   [[nodiscard]] Time next_event() const override { return domain_.next_event(); }
   Time advance(Time limit, std::vector<Completion>& out) override {
@@ -31,11 +34,12 @@ class PacketFabric final : public Fabric {
   [[nodiscard]] FabricTotals totals() const override { return domain_.totals(); }
   [[nodiscard]] uint64_t fingerprint() const override { return domain_.fingerprint(); }
   void record_rates(std::vector<RateEvent>* sink) { domain_.record_rates(sink); }
+  void record_pauses(std::vector<PauseRecord>* sink) { domain_.record_pauses(sink); }
   void record_links(Time window) { domain_.record_links(window); }
   [[nodiscard]] LinkSeries take_link_series() { return domain_.take_link_series(); }
 
  private:
-  mutable PacketDomain domain_;  // a look at the next event settles its queue
+  mutable PacketDomain domain_;  // transfers() brings its records up to date
 };
 
 }  // namespace trainyard

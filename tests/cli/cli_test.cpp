@@ -6,6 +6,7 @@
 #include "chakra/writer.h"
 #include "sim/registry.h"
 #include "tests/cli/cli_test_util.h"
+#include "tools/scenario/scenario_keys.h"
 
 namespace trainyard::cli_test {
 namespace {
@@ -145,6 +146,10 @@ void check_units(const std::string& path, const std::string& key, const nlohmann
                                                     "timeouts",
                                                     "nacks",
                                                     "rate_changes",
+                                                    "pfc_refreshes",
+                                                    "watchdog_events",
+                                                    "reroutes",
+                                                    "cyclic_waits",
                                                     "transfers",
                                                     "wall_s"};
     const bool unit = std::any_of(units.begin(), units.end(), [&](const std::string& u) {
@@ -219,7 +224,7 @@ TEST_F(Cli, HelpAndVersion) {
 TEST_F(Cli, BadCommandLinesAreOneLineAndExit2) {
   put("s.yaml", kSmall);
   expect_error(cli({}), 2, {"see trainyard --help"});
-  expect_error(cli({"fly"}), 2, {"'fly'", "run, plan, topo, trace, explain, version"});
+  expect_error(cli({"fly"}), 2, {"'fly'", "run, plan, lint, topo, trace, explain, version"});
   expect_error(cli({"trace"}), 2, {});
   expect_error(cli({"trace", "fly", "x"}), 2, {"'fly'", "info, validate"});
   expect_error(cli({"run"}), 2, {"scenario"});
@@ -348,11 +353,12 @@ TEST_F(Cli, DropInALosslessClassFailsAndLeavesAReadableResult) {
   EXPECT_GT(result("p")["totals"]["drops"].get<uint64_t>(), 0U);
 }
 
-TEST_F(Cli, ARunThatTakesNoTimeIsAnError) {
+TEST_F(Cli, ATraceThatTakesNoTimeIsRefused) {
   write_set("z", {{compute(1, 0)}, {compute(1, 0)}});
   put("s.yaml", "cluster: {gpus_per_node: 2}\nworkload: {chakra: z}\n");
-  expect_error(cli({"run", "s.yaml", "--out", "o"}), 3, {"nothing took any time"});
-  EXPECT_EQ(result("o")["complete"], false);
+  expect_error(cli({"run", "s.yaml", "--out", "o"}), 2,
+               {"s.yaml:2", "nothing takes any time in z", "no durations"});
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "o" / "result.json"));
 }
 
 TEST_F(Cli, WorkloadWithoutCommunicationSaysZeroFlows) {
@@ -457,6 +463,32 @@ TEST_F(Cli, ExplainKnowsEveryModelAndItsParameters) {
                {"nothing is called 'flux'", "dcqcn", "rail-optimized", "rocev2"});
 }
 
+TEST_F(Cli, ExplainKnowsTheBlocksOfAScenario) {
+  const Outcome list = cli({"explain"});
+  const Outcome all = cli({"explain", "scenario"});
+  std::string names;
+  for (const ModelDoc& block : scenario_blocks()) {
+    names += (names.empty() ? "" : ", ") + block.name;
+    EXPECT_TRUE(has(list.out, block.help)) << block.name;
+    const Outcome one = cli({"explain", block.name});
+    EXPECT_EQ(one.code, 0) << one.err;
+    EXPECT_TRUE(has(one.out, block.name + " (scenario)\n")) << one.out;
+    for (const ParamSpec& key : block.params) {
+      const std::string help = key.help + " [" + key.source + "]\n";
+      for (const Outcome* o : {&one, &all}) {
+        EXPECT_TRUE(has(o->out, "    " + key.name + " ")) << key.name << o->out;
+        EXPECT_TRUE(has(o->out, describe(key)) && has(o->out, help)) << key.name << o->out;
+      }
+      if (block.name == "scenario") continue;
+      const Outcome full = cli({"explain", block.name + "." + key.name});
+      EXPECT_EQ(full.code, 0) << full.err;
+      EXPECT_TRUE(has(full.out, key.name + " of " + block.name + " (scenario)")) << full.out;
+      EXPECT_TRUE(has(full.out, help)) << full.out;
+    }
+  }
+  expect_error(cli({"explain", "clutser"}), 2, {"nothing is called 'clutser'", "blocks: " + names});
+}
+
 TEST_F(Cli, TopoCountsEachStructuredKind) {
   put("s.yaml", "cluster: {nodes: 2, gpus_per_node: 8}\ntraffic: [{pattern: incast}]\n");
   const auto topo = [&](const std::vector<std::string>& settings) {
@@ -492,7 +524,25 @@ TEST_F(Cli, TopoCountsEachStructuredKind) {
   for (const char* part : {" hosts 16\n", " leaf 1\n", " host-leaf 16 links of 400Gbps, 500ns\n"}) {
     EXPECT_TRUE(has(single, part)) << part << single;
   }
-  EXPECT_FALSE(has(single, "spine") || has(single, "scale-up")) << single;
+  EXPECT_FALSE(has(single, "leaf-spine") || has(single, "scale-up")) << single;
+  const std::string crossed =
+      topo({"fabric.topology.planes=2", "wiring.swap=[[node0.nic0, node0.nic1]]"});
+  for (const char* part :
+       {" rails 8\n", " plane 1 8 leaves, 1 spines, 0 cores, 32 cables\n",
+        " cables 64 outside of servers, 128 transceivers\n",
+        " oversubscription 1:1 at every leaf\n", " bisection at most 3.2Tbps per direction\n",
+        // two cables to the spine and two down again, in each plane
+        " equal paths 8 of 4 links from node0.gpu0 to node1.gpu7\n", " rail crossings 4\n",
+        " node0.nic0:port1 is on plane1.rail1, rail 1 instead of 0\n"}) {
+    EXPECT_TRUE(has(crossed, part)) << part << crossed;
+  }
+  const std::string rails = topo({"fabric.topology.kind=rail-only"});
+  EXPECT_TRUE(has(rails, " equal paths 1 of 2 links from node0.gpu0 to node1.gpu0\n")) << rails;
+  // Nothing needs to run.
+  put("bare.yaml", "cluster: {nodes: 2}\n");
+  EXPECT_TRUE(has(cli({"topo", "bare.yaml"}).out, " 16\n"));
+  expect_error(cli({"topo", "s.yaml", "--set", "wiring.swap=[[node0.nic0, node9.nic1]]"}), 2,
+               {"'node9.nic1' matches nothing", "node0.nic0"});
   put("topo.txt", "3 1 2\n2\n0 2 100Gbps 1us 0\n1 2 200Gbps 2us 0\n");
   put("f.yaml", "fabric: {topology: {kind: file, path: topo.txt}}\ntraffic: [{pattern: incast}]\n");
   const Outcome file = cli({"topo", "f.yaml"});

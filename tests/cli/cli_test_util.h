@@ -41,12 +41,13 @@ struct Outcome {
   std::string out, err;
 };
 
-/// `trainyard` started with `arguments`; its output goes to files in `scratch`.
+/// A program of the build started with `arguments`; its output goes to files in `scratch`.
 class Process {
  public:
-  Process(const std::vector<std::string>& arguments, const fs::path& scratch)
+  Process(const std::vector<std::string>& arguments, const fs::path& scratch,
+          const std::string& program = "trainyard")
       : out_(scratch / ".stdout"), err_(scratch / ".stderr") {
-    std::vector<std::string> words = {TRAINYARD_BINARY_DIR "/trainyard"};
+    std::vector<std::string> words = {TRAINYARD_BINARY_DIR "/" + program};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
     for (auto& w : words) argv.push_back(w.data());

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/network/fluid_test_util.h"
 #include "tests/network/network_test_util.h"
 
 namespace trainyard {
@@ -80,8 +81,8 @@ TEST(Dcqcn, VendorCutsWithTheAgedAlpha) {
     EXPECT_EQ(d.vendor_notify(p, notified), notified + 4 * kUs + 1'000);  // 4.001 us later
     EXPECT_EQ(d.rate(), line);                                            // nothing yet
     d.vendor_cut(p, notified + 4 * kUs + 1'000);
-    const auto exact = static_cast<int64_t>((static_cast<__int128>(line) *
-                                             ((int64_t{1} << 33) - 4'228'250'625)) >> 33);
+    const auto exact = static_cast<int64_t>(
+        (static_cast<__int128>(line) * ((int64_t{1} << 33) - 4'228'250'625)) >> 33);
     EXPECT_EQ(d.rate(), exact);
     EXPECT_EQ((d.rate() + 500'000) / 1'000'000, line == 100 * kG ? 50'777 : 203'107);
     EXPECT_EQ(d.target(), line);
@@ -121,9 +122,9 @@ class TickedVendor {
       } else if (next_cut_ <= now) {
         if (cut_due_) {
           cut_due_ = false;
-          rate_ = std::max(p_.min_bps, static_cast<int64_t>(
-                                           static_cast<unsigned __int128>(rate_) *
-                                               ((Dcqcn::kOne << 1) - alpha_) >> 63));
+          rate_ = std::max(p_.min_bps, static_cast<int64_t>(static_cast<unsigned __int128>(rate_) *
+                                                                ((Dcqcn::kOne << 1) - alpha_) >>
+                                                            63));
           cuts_.push_back(next_cut_);
         }
         next_cut_ += p_.cut_timer_ps;
@@ -179,11 +180,21 @@ TEST(Dcqcn, LazyAlphaEqualsTicks) {
       ASSERT_EQ(lazy.alpha(), ticked.alpha()) << "seed " << seed << ", notification " << i;
       ASSERT_EQ(lazy.rate(), ticked.rate()) << "seed " << seed << ", notification " << i;
       switch (random() % 5) {
-        case 0: now += static_cast<int64_t>(random() % 200'000); break;
-        case 1: now += static_cast<int64_t>(random() % 10) * p.alpha_timer_ps; break;
-        case 2: now += static_cast<int64_t>(random() % 20'000'000); break;
-        case 3: if (pending > now) now = pending; break;  // exactly at the cut tick
-        default: now += static_cast<int64_t>(random() % 3'000'000'000); break;
+        case 0:
+          now += static_cast<int64_t>(random() % 200'000);
+          break;
+        case 1:
+          now += static_cast<int64_t>(random() % 10) * p.alpha_timer_ps;
+          break;
+        case 2:
+          now += static_cast<int64_t>(random() % 20'000'000);
+          break;
+        case 3:
+          if (pending > now) now = pending;
+          break;  // exactly at the cut tick
+        default:
+          now += static_cast<int64_t>(random() % 3'000'000'000);
+          break;
       }
     }
     ticked.run_until(now, false);
@@ -398,6 +409,216 @@ TEST(Dcqcn, RecoveryEndsAtLineRateAndCatchUpIsEqual) {
       EXPECT_EQ(idle.rate(), d.rate());
       EXPECT_EQ(idle.target(), d.target());
     }
+  }
+}
+
+// ---------------------------------------------------------------- the third ordering, 5.3 variants
+
+// Protocols 5.3.1: alpha = 1/2 is raised to 255/512 + 1/256 = 257/512 before the cut, so 767/1024
+// of the rate is left: 40 -> 29.961, 100 -> 74.902 Gb/s.
+TEST(Dcqcn, RaiseFirstCutsWithTheRaisedAlpha) {
+  const DcqcnParams p = dcqcn_raise_first();
+  for (const int64_t line : {40 * kG, 100 * kG}) {
+    Dcqcn d = at_line_rate(p, line);
+    d.paper_notify(p, 5 * kUs);
+    EXPECT_EQ(d.rate(), line / 1024 * 767 + line % 1024 * 767 / 1024);
+    EXPECT_EQ((d.rate() + 500'000) / 1'000'000, line == 40 * kG ? 29'961 : 74'902);
+    EXPECT_EQ(d.alpha(), Dcqcn::kOne / 512 * 257);
+    EXPECT_EQ(d.target(), line);
+  }
+}
+
+// The same notification under the three orders, everything else equal (alpha starts at 1/2, one
+// decay period of 1 us): paper cuts by alpha/2 = 1/4; raise_first by the raised one; vendor by the
+// alpha that has aged four times. Swapping the order of any of them changes its number.
+TEST(Dcqcn, OnlyTheOrderMakesTheDifference) {
+  DcqcnParams p;
+  p.initial_alpha = uint64_t{1} << 61;
+  const auto after_one = [&](DcqcnOrder order) {
+    p.order = order;
+    Dcqcn d = at_line_rate(p, 100 * kG);
+    if (order == DcqcnOrder::vendor) {
+      d.vendor_cut(p, d.vendor_notify(p, 0));
+    } else {
+      d.paper_notify(p, 0);
+    }
+    return d.rate();
+  };
+  EXPECT_EQ(after_one(DcqcnOrder::paper), 75 * kG);
+  EXPECT_EQ(after_one(DcqcnOrder::raise_first), 74'902'343'750);
+  // 1 - (255/256)^4 / 4
+  EXPECT_EQ(after_one(DcqcnOrder::vendor),
+            static_cast<int64_t>(
+                (static_cast<__int128>(100 * kG) * ((int64_t{1} << 34) - 4'228'250'625)) >> 34));
+}
+
+// Silence decays alpha in the third ordering too, before it is raised: 1/2 -> 257/512, three
+// decays, one raise.
+TEST(Dcqcn, RaiseFirstDecaysInSilence) {
+  const DcqcnParams p = dcqcn_raise_first();
+  Dcqcn d = at_line_rate(p, 100 * kG);
+  d.paper_notify(p, 0);
+  d.paper_notify(p, 3 * 55 * kUs);
+  const double kept = 255.0 / 256;
+  const double alpha = kept * (257.0 / 512 * kept * kept * kept) + 1.0 / 256;
+  EXPECT_NEAR(static_cast<double>(d.alpha()) / static_cast<double>(Dcqcn::kOne), alpha, 1e-12);
+  EXPECT_NEAR(static_cast<double>(d.rate()), 100e9 * 767 / 1024 * (1 - alpha / 2), 2);
+}
+
+// Protocols 5.3.2: with F = 5, counting first and testing "< F" returns to the target 4 times,
+// otherwise 5 times. 5.3.10: five returns reach 98.4 %, four 96.9 %.
+TEST(Dcqcn, FastRecoveryOffByOne) {
+  for (const bool exclusive : {false, true}) {
+    DcqcnParams p = paper();
+    p.fast_recovery_exclusive = exclusive;
+    Dcqcn d = at_line_rate(p, 100 * kG);
+    d.paper_notify(p, 0);
+    d.paper_notify(p, 1);  // target 50, rate 25: room for additive steps
+    ASSERT_EQ(d.target(), 50 * kG);
+    int returns = 0;
+    for (; returns < 20; ++returns) {
+      d.increase_by_timer(p);
+      if (d.target() != 50 * kG) break;
+    }
+    EXPECT_EQ(returns, exclusive ? 4 : 5);
+    EXPECT_EQ(d.target(), 50 * kG + 40'000'000);
+
+    Dcqcn half = at_line_rate(p, 100 * kG);
+    half.paper_notify(p, 0);
+    for (int i = 0; i < returns; ++i) half.increase_by_timer(p);
+    EXPECT_EQ(half.rate(), exclusive ? 96'875'000'000 : 98'437'500'000);
+  }
+}
+
+// With the exclusive count the i of a hyper step starts at 1 as well: min(T, BC) - F + 1.
+TEST(Dcqcn, ExclusiveCountScalesHyperStepsFromOne) {
+  DcqcnParams p = dcqcn_raise_first();
+  p.byte_counter = 1'000'000;
+  Dcqcn d = at_line_rate(p, 100 * kG);
+  d.paper_notify(p, 0);
+  for (int i = 0; i < 8; ++i) d.paper_notify(p, i + 1);
+  for (int i = 0; i < 4; ++i) d.increase_by_timer(p);
+  int64_t target = d.target();
+  for (int i = 0; i < 4; ++i) d.sent(p, 1'000'000);
+  EXPECT_EQ(d.target(), target);  // T = BC = 4
+  d.increase_by_timer(p);         // T = 5: additive
+  EXPECT_EQ(d.target(), target += 40'000'000);
+  d.sent(p, 1'000'000);  // both 5: i = 1
+  EXPECT_EQ(d.target(), target += 200'000'000);
+  d.increase_by_timer(p);  // min is still 5
+  EXPECT_EQ(d.target(), target += 200'000'000);
+  d.sent(p, 1'000'000);  // both 6
+  EXPECT_EQ(d.target(), target += 400'000'000);
+}
+
+// Protocols 5.3.3: one additive step and then hyper steps, or additive until the other counter is
+// past fast recovery too; the automatic choice goes by the byte counter.
+TEST(Dcqcn, AdditivePhase) {
+  const auto steps = [](DcqcnAdditive phase, int64_t byte_counter) {
+    DcqcnParams p;
+    p.order = DcqcnOrder::paper;
+    p.additive_phase = phase;
+    p.byte_counter = byte_counter;
+    p.fast_recovery_steps = 2;
+    p.additive_bps = 1'000'000;
+    p.hyper_bps = 10'000'000;
+    p.clamp_target = true;
+    Dcqcn d = at_line_rate(p, 100 * kG);
+    d.paper_notify(p, 0);
+    d.paper_notify(p, 1);
+    std::vector<int64_t> out;
+    for (int i = 0; i < 6; ++i) {
+      const int64_t before = d.target();
+      d.increase_by_timer(p);
+      out.push_back((d.target() - before) / 1'000'000);
+    }
+    return out;
+  };
+  const std::vector<int64_t> one{0, 0, 1, 10, 10, 10};
+  const std::vector<int64_t> counters{0, 0, 1, 1, 1, 1};
+  EXPECT_EQ(steps(DcqcnAdditive::one_step, 0), one);
+  EXPECT_EQ(steps(DcqcnAdditive::one_step, 1'000'000), one);
+  EXPECT_EQ(steps(DcqcnAdditive::by_counters, 0), counters);
+  EXPECT_EQ(steps(DcqcnAdditive::by_counters, 1'000'000), counters);
+  EXPECT_EQ(steps(DcqcnAdditive::automatic, 0), one);
+  EXPECT_EQ(steps(DcqcnAdditive::automatic, 1'000'000), counters);
+}
+
+// Protocols 5.3.4: hyper steps alike or growing, whatever the order.
+TEST(Dcqcn, HyperStepConstantOrScaled) {
+  for (const bool scaled : {false, true}) {
+    const DcqcnParams p = vendor({{"cc.hyper_step", scaled ? "scaled" : "constant"},
+                                  {"cc.hyper_increase", "10Mbps"},
+                                  {"cc.additive_increase", "1Mbps"},
+                                  {"cc.clamp_target", "true"}});
+    Dcqcn d = at_line_rate(p, 100 * kG);
+    d.vendor_cut(p, d.vendor_notify(p, 0));
+    d.vendor_cut(p, d.vendor_notify(p, 10 * kUs));
+    d.increase_by_timer(p);
+    d.increase_by_timer(p);
+    int64_t target = d.target();
+    for (int i = 1; i <= 4; ++i) {
+      d.increase_by_timer(p);
+      EXPECT_EQ(d.target(), target += (scaled ? i : 1) * 10'000'000) << i;
+    }
+  }
+}
+
+// Protocols 5.3.5: at the first increase event a target above 10 x rate is divided by 8. Without
+// clamping, four cuts by half leave the rate at 1/16 of the target.
+TEST(Dcqcn, QcnLeftover) {
+  for (const bool leftover : {false, true}) {
+    DcqcnParams p = paper({{"cc.clamp_target", "false"}});
+    p.qcn_leftover = leftover;
+    Dcqcn d = at_line_rate(p, 100 * kG);
+    for (int i = 0; i < 3; ++i) d.paper_notify(p, i);
+    ASSERT_EQ(d.rate(), 12'500'000'000);  // 1/8 of the target: not above 10 x
+    Dcqcn early = d;
+    early.increase_by_timer(p);
+    EXPECT_EQ(early.target(), 100 * kG);
+    d.paper_notify(p, 3);
+    d.increase_by_timer(p);
+    EXPECT_EQ(d.target(), leftover ? 12'500'000'000 : 100 * kG);
+    EXPECT_EQ(d.rate(), leftover ? 9'375'000'000 : 53'125'000'000);
+    const int64_t target = d.target();
+    d.increase_by_timer(p);  // the second event never divides
+    EXPECT_EQ(d.target(), target);
+  }
+}
+
+// The byte counter and the timer count apart: two byte events are two stages of their own, and a
+// cut returns both to the start.
+TEST(Dcqcn, ByteCounterIsAStageOfItsOwn) {
+  DcqcnParams p = dcqcn_raise_first();
+  p.byte_counter = 10'000;
+  Dcqcn d = at_line_rate(p, 100 * kG);
+  for (int i = 0; i < 9; ++i) d.paper_notify(p, i);
+  const int64_t target = d.target();
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_FALSE(d.sent(p, 9'999));
+      EXPECT_TRUE(d.sent(p, 1));
+      d.increase_by_timer(p);
+    }
+    EXPECT_EQ(d.target(), round == 0 ? target : d.target());
+    const int64_t before = d.target();
+    EXPECT_TRUE(d.sent(p, 10'000));  // BC = 5: past fast recovery, T = 4 is not
+    EXPECT_EQ(d.target(), before + 40'000'000);
+    d.paper_notify(p, 100 + round);
+  }
+}
+
+// Eight senders and one queue (fluid_test_util.h): under every order the queue stays bounded and
+// the shares come within 20 % of fair, averaged over the last quarter of 40 ms.
+TEST(Dcqcn, SharesABottleneck) {
+  for (const DcqcnOrder order : {DcqcnOrder::vendor, DcqcnOrder::paper, DcqcnOrder::raise_first}) {
+    DcqcnParams p = order == DcqcnOrder::vendor  ? vendor()
+                    : order == DcqcnOrder::paper ? paper()
+                                                 : dcqcn_raise_first();
+    const SharedQueue shared = run_dcqcn(p, 8, 40'000 * kUs);
+    for (const double share : shared.share) EXPECT_NEAR(share, 1, 0.2) << static_cast<int>(order);
+    EXPECT_GT(shared.utilisation, 0.8) << static_cast<int>(order);
+    EXPECT_LT(shared.peak_queue_late, 2'000'000) << static_cast<int>(order);
   }
 }
 

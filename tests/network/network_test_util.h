@@ -159,6 +159,14 @@ class Scenario {
   Scenario& set(const std::string& name, const std::string& text) {
     if (name == "congestion") {
       congestion_ = text;
+      if (text != "none" && text != "dcqcn") {
+        blocks_.at("cc") = Params(Registry::instance().get("congestion", text).params);
+      }
+      return *this;
+    }
+    if (name == "balancing") {
+      balancing_ = text;
+      blocks_.at("ecmp") = Params(Registry::instance().get("load_balancing", text).params);
       return *this;
     }
     if (name == "seed") {
@@ -170,9 +178,9 @@ class Scenario {
     return *this;
   }
   [[nodiscard]] PacketConfig make() const {
-    return make_packet_config(blocks_.at("transport"), congestion_, blocks_.at("cc"),
-                              blocks_.at("ecmp"), blocks_.at("switch"), blocks_.at("pfc"),
-                              blocks_.at("ecn"), seed_);
+    return make_packet_config({blocks_.at("transport"), congestion_, blocks_.at("cc"), balancing_,
+                               blocks_.at("ecmp"), blocks_.at("switch"), blocks_.at("pfc"),
+                               blocks_.at("ecn"), seed_});
   }
 
  private:
@@ -182,7 +190,7 @@ class Scenario {
                                         {"switch", Params(buffer_params())},
                                         {"pfc", Params(pfc_params())},
                                         {"ecn", Params(ecn_params())}};
-  std::string congestion_ = "none";
+  std::string congestion_ = "none", balancing_ = "ecmp";
   uint64_t seed_ = 1;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <string>
@@ -132,15 +133,36 @@ TEST(ResultJson, ParsesAndCarriesExactValues) {
 TEST(ResultJson, EveryNumberHasAUnitOrIsACount) {
   const std::string text = result_json(synthetic_result());
   const JsonReader json(text);
-  const std::set<std::string> plain = {"schema_version", "seed",         "rank",
+  const std::set<std::string> plain = {"schema_version",
+                                       "seed",
+                                       "rank",
                                        "index",  // names of things, not quantities
-                                       "ranks",          "rank_classes", "nodes",
-                                       "switches",       "links",        "events",
-                                       "transfers",      "packets",      "link_transmissions",
-                                       "data_packets",   "ack_packets",  "cnp_packets",
-                                       "pfc_frames",     "pfc_pauses",   "pfc_resumes",
-                                       "ecn_marks",      "drops",        "retransmitted_packets",
-                                       "timeouts",       "nacks",        "rate_changes"};
+                                       "ranks",
+                                       "rank_classes",
+                                       "nodes",
+                                       "switches",
+                                       "links",
+                                       "events",
+                                       "transfers",
+                                       "packets",
+                                       "link_transmissions",
+                                       "data_packets",
+                                       "ack_packets",
+                                       "cnp_packets",
+                                       "pfc_frames",
+                                       "pfc_pauses",
+                                       "pfc_resumes",
+                                       "ecn_marks",
+                                       "drops",
+                                       "retransmitted_packets",
+                                       "timeouts",
+                                       "nacks",
+                                       "rate_changes",
+                                       "out_of_order_packets",
+                                       "pfc_refreshes",
+                                       "watchdog_events",
+                                       "reroutes",
+                                       "cyclic_waits"};
   for (const auto& [path, value] : json.scalars) {
     if (value[0] == '"' || value == "true" || value == "false" || value == "null") continue;
     const std::string key = path.substr(path.rfind('.') + 1);
@@ -159,6 +181,7 @@ TEST(ResultJson, OnlyTheHostObjectDependsOnTheMachine) {
   Result other = synthetic_result();
   other.wall_s = 17.5;
   other.setup_wall_s = 3;
+  other.load_wall_s = 2;
   other.peak_rss_bytes = 1;
   other.build_type = "Debug";
   const std::string b = result_json(other);
@@ -243,8 +266,22 @@ TEST(Csv, QuotesAsInRfc4180) {
   ASSERT_EQ(rows.size(), 9U);
   EXPECT_EQ(rows[1],
             "0,\"grads, \"\"bucket\"\" 0\",all-reduce,ring,world,4,1048576,10000.000,12000.000,"
-            "20000.000,8000.000,2000.000,24,6291456,3072,131.072,196.608");
+            "20000.000,8000.000,2000.000,24,6291456,3072,131.072,196.608,0,,,");
   EXPECT_EQ(rows[2].rfind("1,grads <1>,all-gather,", 0), 0U);
+}
+
+TEST(Csv, ClearToSendLatenciesStandWhereThereWereSuchMessages) {
+  Result r = synthetic_result();
+  r.collectives[1].cts_count = 12;
+  r.collectives[1].cts_p50 = Time::us(2);
+  r.collectives[1].cts_p90 = Time::us(4);
+  r.collectives[1].cts_p99 = Time::ns(4500);
+  const auto rows = lines(collectives_csv(r));
+  EXPECT_NE(rows[2].find(",12,2000.000,4000.000,4500.000"), std::string::npos) << rows[2];
+  const auto doc = nlohmann::json::parse(result_json(r));
+  EXPECT_EQ(doc["collectives"][1]["cts_count"], 12);
+  EXPECT_EQ(doc["collectives"][1]["cts_p90_ns"], 4000.0);
+  EXPECT_TRUE(doc["collectives"][0]["cts_p90_ns"].is_null());
 }
 
 TEST(Csv, LeavesOutInstantsThatWereNotReached) {

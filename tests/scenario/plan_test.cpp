@@ -165,6 +165,25 @@ TEST_F(PlanTest, EveryCollectiveAndMessageMovesWhatThePlanSays) {
   EXPECT_GE(built, 8U);
 }
 
+TEST_F(PlanTest, ClearToSendMessagesAreCounted) {
+  for (const std::string admission : {"none", "credits"}) {
+    const Plan p = expect_equal_to_run(
+        load("cluster: {nodes: 3, gpus_per_node: 2}\n"
+             "fabric:\n"
+             "  topology: {kind: rail-optimized}\n"
+             "  switch: {classes: 2}\n"
+             "collectives: {admission: " +
+             admission +
+             ", outstanding: 2}\n"
+             "traffic:\n"
+             "  - {pattern: collective, collective: all-to-all, size: 60KB}\n"
+             "  - {pattern: collective, collective: all-reduce, size: 60KB}\n"));
+    // Between servers: 24 of 30 messages, then two rings of which three hops each leave a server.
+    const uint64_t data = 30 + 2 * 6 * 10;
+    EXPECT_EQ(p.messages, data + (admission == "credits" ? 24U + 2 * 3 * 10U : 0U));
+  }
+}
+
 TEST_F(PlanTest, OriginsOfAllValuesAreListed) {
   const Scenario s = load(
       "cluster: {nodes: 2, gpus_per_node: 2}\n"
@@ -185,6 +204,9 @@ TEST_F(PlanTest, OriginsOfAllValuesAreListed) {
   EXPECT_EQ(origin("seed"), "command line; ");
   EXPECT_TRUE(has(origin("fabric.transport.payload"), "preset rocev2.yaml:"));
   EXPECT_EQ(origin("fabric.transport.retry_limit"), "default; verbs retry_cnt");
+  EXPECT_EQ(origin("cluster.device"), "default; DESIGN 9.1");
+  EXPECT_EQ(origin("fabric.topology.kind"), "default; DESIGN 9.1");
+  EXPECT_EQ(origin("simulation.threads"), "default; DESIGN 2");
   const std::string text = plan_text(p);
   for (const Setting& x : p.settings) EXPECT_TRUE(has(text, "  " + x.key + " ")) << x.key;
   EXPECT_TRUE(has(text, "default (verbs retry_cnt)")) << text;

@@ -181,8 +181,7 @@ TEST_F(ScenarioTest, EveryKeyOfTheGrammarIsBuiltOrRefusedByName) {
       {"fabric: {transport: {congestion: {kind: dcqcn, order: vendor}}}\n", "", 0},
       {"fabric: {transport: {load_balancing: {kind: ecmp}}}\n", "", 0},
       {"fabric: {transport: {load_balancing: {qps: 1}}}\n", "", 0},
-      {"fabric:\n  transport:\n    load_balancing:\n      qps: 4\n",
-       "fabric.transport.load_balancing.qps above 1", 4},
+      {"fabric: {transport: {load_balancing: {qps: 4}}}\n", "", 0},
       {"fabric: {transport: {loss_recovery: go-back-n}}\n", "", 0},
       {"fabric: {switch: {buffer: 64MiB}}\n", "", 0},
       {"fabric: {switch: {pfc: {alpha: 1/8, headroom: auto}}}\n", "", 0},
@@ -195,13 +194,15 @@ TEST_F(ScenarioTest, EveryKeyOfTheGrammarIsBuiltOrRefusedByName) {
       {"workload:\n  steps: 2\n", "workload.steps", 2},
       {"workload:\n  simai: file.txt\n", "workload.simai", 2},
       {"workload:\n  goal: file.goal\n", "workload.goal", 2},
-      {"workload: {chakra: t}\n", "traffic beside a workload", -1},
+      {"workload: {chakra: t}\n", "", 0},
+      {"collectives: {class: 0}\n", "", 0},
       {"collectives: {algorithm: auto}\n", "", 0},
       {"collectives: {protocol: auto}\n", "", 0},
       {"collectives: {channels: auto}\n", "", 0},
       {"collectives: {cross_nic: 0}\n", "", 0},
       {"collectives: {window: auto}\n", "", 0},
       {"collectives: {admission: none}\n", "", 0},
+      {"collectives: {admission: credits, outstanding: 2, cts_class: data}\n", "", 0},
       {"collectives: {sms: auto}\n", "", 0},
       {"collectives: {timeout: 30min}\n", "", 0},
       {"compute: {model: roofline}\n", "", 0},
@@ -211,8 +212,9 @@ TEST_F(ScenarioTest, EveryKeyOfTheGrammarIsBuiltOrRefusedByName) {
        3},
       {"compute:\n  slow: [{where: rank17, factor: 1.1}]\n", "compute.slow", 2},
       {"simulation: {engine: packet}\n", "", 0},
-      {"simulation:\n  engine: flow\n", "simulation.engine: flow", 2},
-      {"simulation:\n  engine: analytic\n", "simulation.engine: analytic", 2},
+      {"simulation:\n  engine: flow\n", "", 0},
+      {"simulation: {engine: flow, ack_load: false, fast_path: none}\n", "", 0},
+      {"simulation: {engine: analytic, nic_serialization: true}\n", "", 0},
       {"simulation:\n  engine: ns3\n", "simulation.engine: ns3", 2},
       {"simulation: {fast_path: none}\n", "", 0},
       {"simulation:\n  fast_path: exact\n", "simulation.fast_path: exact", 2},
@@ -222,23 +224,28 @@ TEST_F(ScenarioTest, EveryKeyOfTheGrammarIsBuiltOrRefusedByName) {
       {"simulation:\n  seeds: 5\n", "simulation.seeds above 1", 2},
       {"simulation: {threads: auto}\n", "", 0},
       {"simulation: {threads: 1}\n", "", 0},
+      {"simulation: {until: 3ms}\n", "", 0},
       {"simulation:\n  threads: 8\n", "simulation.threads above 1", 2},
-      {"faults:\n  - {at: 150ms, kind: nic-down, where: node3.nic5}\n", "faults", 1},
+      {"faults:\n  - {at: 150ms, kind: nic-down, where: node3.nic5}\n", "", 0},
+      {"faults:\n  - {at: 150ms, kind: nic-down, where: node3.nic5, for: 20ms, reaction: "
+       "failover}\n",
+       "", 0},
       {"reliability: {preset: rsc-1, trials: 1000}\n", "reliability", 1},
       {"output: {dir: out/x}\n", "", 0},
       {"output: {trace: perfetto, telemetry: {links: 10us}}\n", "", 0},
-      {"output: {trace: none, telemetry: {links: off}}\n", "", 0},
+      {"output: {trace: none, telemetry: {links: off, pauses: true}}\n", "", 0},
       {"output:\n  dir: x\n  telemetry: {links: 10us, qp: 32us}\n", "output.telemetry.qp", 3},
       {"check: {step_time: \"<=5.2s\"}\n", "check", 1},
       {"sweep: {fabric.topology.planes: [1, 2]}\n", "sweep", 1},
       {"jobs: [{name: a, workload: {}, placement: x, start: 0s, priority: 1}]\n", "jobs", 1},
       {"memory: {headroom: 5%}\n", "memory", 1},
       {"storage: {network: shared, servers: 4}\n", "storage", 1},
-      {"wiring: {nic_order: file}\n", "wiring", 1},
+      {"wiring: {nic_order: file, swap: [[node3.nic0, node3.nic1]]}\n", "", 0},
+      {"cluster: {placement: striped}\n", "", 0},
+      {"cluster: {placement: \"file:ranks.txt\"}\n", "", 0},
       {"cost: {gpu_hour: 2}\n", "cost", 1},
       {"solve: {for: reliability.checkpoint.interval}\n", "solve", 1},
       // Even empty, a planned block is not swallowed.
-      {"faults:\n", "faults", 1},
       {"sweep: {}\n", "sweep", 1},
   };
   for (const GrammarRow& row : rows) {
@@ -262,12 +269,9 @@ TEST_F(ScenarioTest, EveryKeyOfTheGrammarIsBuiltOrRefusedByName) {
   EXPECT_EQ(problem("traffic: [{pattern: file, path: f.csv}]\n"), "");
   EXPECT_EQ(problem("traffic: [{pattern: collective}]\n"), "");
   EXPECT_TRUE(has(run_problem(std::string("cluster: {nodes: 1}\n") +
-                              "traffic: [{pattern: collective}, {pattern: outcast}]\n"),
-                  "collectives beside other traffic patterns are not built yet"));
+                              "workload: {chakra: t}\ntraffic: [{pattern: collective}]\n"),
+                  "collectives of traffic beside a workload are not built yet"));
   EXPECT_EQ(problem("workload: {chakra: \"t.{rank}.et\"}\n"), "");
-  EXPECT_TRUE(
-      has(run_problem("cluster: {nodes: 2}\nfabric: {topology: {\n  planes: 2}}\n" + traffic),
-          "s.yaml:3: planes above 1 are not built yet"));
 }
 
 // ---------------------------------------------------------------- keys, types, ranges
@@ -383,7 +387,7 @@ TEST_F(ScenarioTest, WrongTypesAndRangesAreRefusedWithTheirLine) {
       {"cluster:\n  gpus_per_node: 0\n", 2, "is outside 1 to 1024"},
       {"cluster:\n  gpus_per_node: auto\n", 2, "'auto' is not a whole number"},
       {"cluster:\n  nics_per_node: 1025\n", 2, "is outside 1 to 1024"},
-      {"cluster:\n  placement: random\n", 2, "is not one of: contiguous"},
+      {"cluster:\n  placement: random\n", 2, "is not one of: contiguous, striped, file:PATH"},
       {"fabric:\n  topology:\n    leaf_radix: 1\n", 3, "is outside 2 to 1024"},
       {"fabric:\n  topology:\n    nic: {rate: 400}\n", 3, "rate"},
       {"fabric:\n  topology:\n    nic: {rate: 400Gb}\n", 3, "Gbps"},
@@ -404,10 +408,13 @@ TEST_F(ScenarioTest, WrongTypesAndRangesAreRefusedWithTheirLine) {
       {"traffic:\n- {pattern: incast, fan_in: 0}\n", 2, "is outside 1"},
       {"collectives:\n  channels: 65\n", 2, "is outside 1 to 64"},
       {"collectives:\n  algorithm: tree\n", 2, "is not one of: auto, ring, direct"},
-      {"collectives:\n  admission: credits\n", 2, "is not one of: none"},
+      {"collectives:\n  admission: grants\n", 2, "is not one of: none, credits"},
+      {"collectives:\n  outstanding: 0\n", 2, "is outside 1"},
+      {"collectives:\n  cts_class: fast\n", 2, "is not one of: control, data"},
       {"compute:\n  model: roofline\n  efficiency: 0\n", 3, "is outside 0.01 to 1"},
       {"simulation:\n  seeds: many\n", 2, "'many' is not a whole number"},
       {"simulation:\n  seeds: 0\n", 2, "is outside 1"},
+      {"simulation:\n  until: 0ns\n", 2, "is outside 1ns"},
       {"simulation:\n  threads: some\n", 2, "'some' is not a whole number"},
       {"workload:\n  chakra: x\n  element_bytes: 17\n", 3, "is outside 1 to 16"},
       {"workload:\n  chakra: x\n  strict: maybe\n", 3, "is not true or false"},
@@ -426,12 +433,15 @@ TEST_F(ScenarioTest, UnknownNamesListTheKnownOnes) {
       {"cluster:\n  device: h900\n", 2, "h100-sxm"},
       {"cluster:\n  device: ../devices/h100-sxm\n", 2, "h100-sxm"},
       {"fabric:\n  topology:\n    kind: torus\n", 3, "rail-optimized"},
-      {"fabric:\n  transport:\n    preset: infiniband\n", 3, "rocev2, rocev2-paper"},
-      {"fabric:\n  transport:\n    congestion: {kind: bbr}\n", 3, "dcqcn, none"},
-      {"fabric:\n  transport:\n    load_balancing: {kind: spray}\n", 3, "ecmp"},
-      {"traffic:\n- {pattern: burst}\n", 2, "all-to-all, collective, file, incast, outcast, permutation"},
+      {"fabric:\n  transport:\n    preset: infiniband\n", 3,
+       "rocev2, rocev2-bad-defaults, rocev2-paper"},
+      {"fabric:\n  transport:\n    congestion: {kind: bbr}\n", 3,
+       "dcqcn, dctcp, hpcc, none, timely"},
+      {"fabric:\n  transport:\n    load_balancing: {kind: tarot}\n", 3, "ecmp, flowlet, spray"},
+      {"traffic:\n- {pattern: burst}\n", 2,
+       "all-to-all, collective, file, incast, outcast, permutation"},
       {"compute:\n  model: magic\n", 2, "roofline, trace"},
-      {"simulation:\n  engine: htsim\n", 2, "packet"},
+      {"simulation:\n  engine: htsim\n", 2, "analytic, flow, packet"},
       {"simulation:\n  fast_path: warp\n", 2, "none"},
   };
   for (const TypeRow& row : rows) {
@@ -490,7 +500,7 @@ TEST_F(ScenarioTest, SettingsOfTheCommandLineWinAndSayWhereTheyComeFrom) {
   EXPECT_TRUE(has(problem(kSmall, {"cluster.node=4"}), "--set cluster.node=4: unknown key 'node'"));
   EXPECT_TRUE(
       has(problem(kSmall, {"cluster.nodes=x"}), "--set cluster.nodes=x: nodes: 'x' is not"));
-  EXPECT_TRUE(has(problem(kSmall, {"faults=1"}), "--set faults=1: faults is not built yet"));
+  EXPECT_TRUE(has(problem(kSmall, {"faults=1"}), "--set faults=1: faults must be a list"));
   EXPECT_EQ(load(kSmall, {"seed=2", "seed=3"}).seed, 3U);
   // The setting is to blame, not the line that it replaces.
   EXPECT_TRUE(has(problem(kSmall, {"fabric.topology.kind=torus"}),
@@ -513,6 +523,7 @@ std::string scenario_path(const ModelDoc& doc) {
       {"traffic", "traffic[0]"},
       {"compute", "compute"},
       {"collective", "collectives"},
+      {"engine", "simulation"},
   };
   const auto it = paths.find(doc.category);
   return it == paths.end() ? "" : it->second;
@@ -526,12 +537,18 @@ std::string scenario_with(const ModelDoc& doc, bool trace) {
   if (doc.category == "topology") topology = "kind: " + doc.name;
   if (doc.name == "file" && doc.category == "topology") topology += ", path: topo.txt";
   if (doc.category == "congestion") congestion = "kind: " + doc.name;
+  std::string balancing;
+  if (doc.category == "load_balancing") balancing = ", load_balancing: {kind: " + doc.name + "}";
+  if (doc.name == "spray") balancing += ", loss_recovery: selective-repeat";
+  // Its rails do not meet outside of servers.
+  if (doc.name == "rail-only") traffic = "pattern: permutation, shift: 2";
   if (doc.category == "traffic") traffic = "pattern: " + doc.name;
   if (doc.name == "file" && doc.category == "traffic") traffic += ", path: flows.csv";
   const bool given = doc.name == "file" && doc.category == "topology";
   std::string out = "cluster: {" + std::string(given ? "" : "nodes: 2, ") +
                     "gpus_per_node: 2}\nfabric:\n  topology: {" + topology +
-                    "}\n  transport: {congestion: {" + congestion + "}}\n";
+                    "}\n  transport: {congestion: {" + congestion + "}" + balancing + "}\n";
+  if (doc.category == "engine") out += "simulation: {engine: " + doc.name + "}\n";
   if (doc.category == "compute") out += "compute: {model: " + doc.name + "}\n";
   out += trace ? "workload: {chakra: t}\n" : "traffic: [{" + traffic + "}]\n";
   return out;
@@ -551,6 +568,8 @@ class EveryModel : public ScenarioTest {
 TEST_F(EveryModel, SettingsListEveryParameterOnceWithItsOrigin) {
   size_t checked = 0;
   for (const ModelDoc* doc : Registry::instance().all()) {
+    if (doc->category == "lint") continue;   // a rule is no part of a scenario
+    if (doc->category == "fault") continue;  // an entry of a list, see tests/cli/faults_test.cpp
     const std::string path = scenario_path(*doc);
     ASSERT_NE(path, "") << "this test does not know where '" << doc->category
                         << "' stands in a scenario";
@@ -590,6 +609,8 @@ TEST_F(EveryModel, SettingsListEveryParameterOnceWithItsOrigin) {
 TEST_F(EveryModel, EveryChoiceOfEveryParameterRunsOnce) {
   size_t runs = 0;
   for (const ModelDoc* doc : Registry::instance().all()) {
+    if (doc->category == "lint") continue;   // a rule is no part of a scenario
+    if (doc->category == "fault") continue;  // an entry of a list, see tests/cli/faults_test.cpp
     const std::string path = scenario_path(*doc);
     ASSERT_NE(path, "") << doc->category;
     const bool trace = doc->category == "compute" || doc->category == "collective";
@@ -604,12 +625,22 @@ TEST_F(EveryModel, EveryChoiceOfEveryParameterRunsOnce) {
           p.name != "oversubscription") {
         words.push_back(p.min);
       }
+      // Without scale-up domains a rail-only network is in pieces, which is refused.
+      if (doc->name == "rail-only" && p.name.rfind("scale_up", 0) == 0) continue;
       for (const std::string& word : words) {
         ++runs;
         std::string m;
         if (doc->category == "traffic") {
           std::string with = text;
-          with.insert(with.rfind('}'), ", " + p.name + ": " + word);
+          std::string setting = ", " + p.name + ": " + word;
+          if (word == "true" && (p.name == "background" || p.name == "repeat")) {
+            // Something in front of it has to end.
+            if (p.name == "repeat") setting += ", background: true";
+            with.insert(with.rfind(']'), ", {pattern: permutation, shift: 2, size: 4KiB}");
+            with.insert(with.find('}', with.find("traffic:")), setting);
+          } else {
+            with.insert(with.rfind('}'), setting);
+          }
           m = run_problem(with);
         } else {
           m = run_problem(text, {path + "." + p.name + "=" + word});
@@ -623,6 +654,8 @@ TEST_F(EveryModel, EveryChoiceOfEveryParameterRunsOnce) {
 
 TEST_F(EveryModel, AWordThatIsNoChoiceIsRefusedByEveryTypedParameter) {
   for (const ModelDoc* doc : Registry::instance().all()) {
+    if (doc->category == "lint") continue;   // a rule is no part of a scenario
+    if (doc->category == "fault") continue;  // an entry of a list, see tests/cli/faults_test.cpp
     const std::string path = scenario_path(*doc);
     ASSERT_NE(path, "") << doc->category;
     if (doc->category == "traffic") continue;

@@ -276,9 +276,9 @@ struct Packets {
   }
   [[nodiscard]] std::unique_ptr<PacketFabric> fabric() const {
     return std::make_unique<PacketFabric>(
-        *topology, make_packet_config(Params(transport_params()), "dcqcn", Params(dcqcn_params()),
-                                      Params(ecmp_params()), Params(buffer_params()),
-                                      Params(pfc_params()), Params(ecn_params()), 1));
+        *topology, make_packet_config({Params(transport_params()), "dcqcn", Params(dcqcn_params()),
+                                       "ecmp", Params(ecmp_params()), Params(buffer_params()),
+                                       Params(pfc_params()), Params(ecn_params()), 1}));
   }
   [[nodiscard]] TimelineOptions options() const {
     TimelineOptions o;

@@ -40,9 +40,9 @@ class OnRails {
   OnRails(const Job& job, const std::string& compute, uint32_t gpus_per_node = 8)
       : topology_(make_topology(static_cast<uint32_t>(job.ranks.size()), gpus_per_node)),
         fabric(topology_,
-               make_packet_config(Params(transport_params()), "dcqcn", Params(dcqcn_params()),
-                                  Params(ecmp_params()), Params(buffer_params()),
-                                  Params(pfc_params()), Params(ecn_params()), 1)),
+               make_packet_config({Params(transport_params()), "dcqcn", Params(dcqcn_params()),
+                                   "ecmp", Params(ecmp_params()), Params(buffer_params()),
+                                   Params(pfc_params()), Params(ecn_params()), 1})),
         compute_(make_compute(compute)),
         selector_(make_collective_selector(Params(collective_params()))),
         timeline(job, fabric, *compute_, *selector_, options(topology_)) {}

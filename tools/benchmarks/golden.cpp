@@ -15,11 +15,11 @@
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tools/benchmarks/golden_cases.h"
 #include "tools/scenario/run.h"
 
 namespace fs = std::filesystem;
@@ -27,15 +27,9 @@ using namespace trainyard;
 
 namespace {
 
-struct Case {
-  std::string peer, set, kind, scenario;
-  double tolerance_pct = 0;
-  std::vector<std::string> settings;
-};
-
-struct Stats {
-  double mean = 0, median = 0, p99 = 0;
-};
+using golden::Case;
+using golden::split;
+using golden::Stats;
 
 struct Outcome {
   size_t flows = 0, runs = 1;
@@ -46,26 +40,6 @@ struct Outcome {
   uint64_t transmissions = 0, fingerprint = 0;
   std::string error;
 };
-
-std::vector<std::string> split(const std::string& line, char by) {
-  std::vector<std::string> out;
-  std::istringstream in(line);
-  std::string field;
-  while (std::getline(in, field, by)) out.push_back(field);
-  return out;
-}
-
-std::vector<Case> read_cases(const std::string& file) {
-  std::vector<Case> cases;
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    const auto f = split(line, ',');
-    if (f.size() != 6) throw UserError("cannot read row '" + line + "' of " + file);
-    cases.push_back({f[0], f[1], f[2], f[4], std::stod(f[3]), split(f[5], ';')});
-  }
-  return cases;
-}
 
 /// Completion times in ns of fct.csv, by (src, dst, how many-th of the pair).
 std::map<std::vector<int64_t>, double> read_fct(const fs::path& file) {
@@ -85,17 +59,6 @@ std::map<std::vector<int64_t>, double> read_fct(const fs::path& file) {
     }
   }
   return fct;
-}
-
-/// Median: middle or mean of the middle two; p99: nearest rank (reference README).
-Stats stats_of(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  const size_t n = v.size();
-  Stats s;
-  for (const double x : v) s.mean += x / static_cast<double>(n);
-  s.median = n % 2 == 1 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]);
-  s.p99 = v[(99 * n + 99) / 100 - 1];
-  return s;
 }
 
 double fct_ns(const TransferRecord& r) {
@@ -150,8 +113,8 @@ class Golden {
       }
       o.flows = ours.size();
       if (o.flows != reference.size()) o.error = "the table has more flows than the flow list";
-      all.push_back(stats_of(ours));
-      o.theirs = stats_of(theirs);
+      all.push_back(golden::stats_of(ours));
+      o.theirs = golden::stats_of(theirs);
       o.wall_s += r.wall_s;
       o.transmissions += r.totals.transmissions;
       o.fingerprint += r.fingerprint;
@@ -224,12 +187,12 @@ int run_all(int argc, char** argv) {
   }
   const fs::path scenarios = fs::path(TRAINYARD_SOURCE_DIR) / "scenarios" / "golden";
   std::vector<Case> cases;
-  for (const Case& c : read_cases((scenarios / "cases.csv").string())) {
+  for (const Case& c : golden::read_cases((scenarios / "cases.csv").string())) {
     if (c.kind == "random" && !random) continue;
     if ((c.peer + "/" + c.set).find(only) == std::string::npos) continue;
     cases.push_back(c);
   }
-  const Golden golden(scenarios, reference);
+  const Golden tables(scenarios, reference);
   std::vector<Outcome> outcomes(cases.size());
   std::atomic<size_t> next{0};
   const auto work = [&] {
@@ -237,7 +200,7 @@ int run_all(int argc, char** argv) {
       // The largest sets have ensembles of six on the other side, too.
       const int n = cases[i].set.rfind("P1", 0) == 0 ? std::min(seeds, 6) : seeds;
       try {
-        outcomes[i] = golden.run(cases[i], n);
+        outcomes[i] = tables.run(cases[i], n);
       } catch (const std::exception& e) {
         outcomes[i].error = e.what();
       }

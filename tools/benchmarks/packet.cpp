@@ -37,10 +37,13 @@ Row measure(const std::string& name, const Scenario& scenario, int repeats) {
   Row row;
   row.name = name;
   std::vector<double> rates;
-  for (int i = 0; i < repeats; ++i) {
+  double total_s = 0;
+  // A short case runs more often: for a second at least.
+  for (int i = 0; i < repeats || (repeats > 1 && total_s < 1 && i < 50); ++i) {
     const Result r = run_scenario(scenario);
     if (!r.complete) throw SimulationError(name + ": " + r.incomplete_reason);
     rates.push_back(static_cast<double>(r.totals.transmissions) / r.wall_s);
+    total_s += r.wall_s;
     row.transmissions = r.totals.transmissions;
     row.events = r.totals.events;
     row.fingerprint = r.fingerprint;
@@ -87,7 +90,8 @@ int run(int argc, char** argv) {
     else if (a == "--profile")
       profile = std::string(argv[i + 1]) != "off";
     else
-      throw UserError("unknown argument " + a, "use --repeats N, --only incast|ring|p1, --profile off");
+      throw UserError("unknown argument " + a,
+                      "use --repeats N, --only incast|ring|p1, --profile off");
   }
   const fs::path scenarios = fs::path(TRAINYARD_SOURCE_DIR) / "scenarios";
   // Node ids and wiring of our fat-tree are those of the published topology file, so that this is
@@ -102,9 +106,10 @@ int run(int argc, char** argv) {
     std::string name, file;
     ScenarioOverrides overrides;
   };
+  // The peak of memory is the process's: cases in order of what they take.
   const std::vector<Case> cases = {{"incast", "bench/incast.yaml", {}},
-                                   {"ring", "bench/ring.yaml", {}},
-                                   {"p1", "golden/dumbbell-pfc-only.yaml", p1_inputs}};
+                                   {"p1", "golden/dumbbell-pfc-only.yaml", p1_inputs},
+                                   {"ring", "bench/ring.yaml", {}}};
   std::vector<Row> rows;
   fmt::print("{:8} {:>14} {:>14} {:>14} {:>10} {:>12} {:>9}  {}\n", "case", "transmissions",
              "median /s", "best /s", "events/tx", "simulated us", "RSS MiB", "fingerprint");

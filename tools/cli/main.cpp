@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// trainyard run | plan | topo | trace | explain | version
+// trainyard run | plan | lint | topo | trace | explain | version
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -12,17 +12,21 @@
 
 #include "chakra/reader.h"
 #include "chakra/validator.h"
+#include "network/topology_summary.h"
 #include "sim/registry.h"
 #include "tools/build_info/build_info.h"
+#include "tools/lint/lint.h"
 #include "tools/report/report.h"
 #include "tools/scenario/plan.h"
 #include "tools/scenario/run.h"
 #include "tools/scenario/scenario.h"
+#include "tools/scenario/scenario_keys.h"
 
 namespace trainyard {
 namespace {
 
 constexpr int kOk = 0;
+constexpr int kFindings = 1;  ///< of lint
 constexpr int kUserError = 2;
 constexpr int kSimulationError = 3;
 constexpr int kInterrupted = 130;
@@ -108,26 +112,47 @@ int plan(const RunArguments& arguments) {
   return kOk;
 }
 
+struct LintArguments {
+  bool simai = false, strict = false, json = false, list = false;
+  std::string topology;
+};
+
+int lint(const RunArguments& arguments, const LintArguments& how) {
+  if (how.list) {
+    fmt::print("{}", lint_rules_text());
+    return kOk;
+  }
+  if (arguments.scenario.empty()) {
+    throw UserError("lint needs a scenario or a configuration", "see trainyard lint --help");
+  }
+  const bool conf = how.simai || is_simai_conf(arguments.scenario);
+  if (conf && !(arguments.overrides.settings.empty() && arguments.overrides.trace.empty())) {
+    throw UserError("--set and --trace are for scenarios, " + arguments.scenario +
+                    " is a HPCC / SimAI configuration");
+  }
+  if (!conf && !how.topology.empty()) {
+    throw UserError("--topology is for HPCC / SimAI configurations",
+                    "a scenario names its file: 'topology: {kind: file, path: FILE}'");
+  }
+  const LintReport report =
+      run_lint(conf ? lint_simai_conf(arguments.scenario, how.topology)
+                    : lint_scenario(load_scenario(arguments.scenario, arguments.overrides)));
+  fmt::print("{}", how.json ? lint_json(report) : lint_text(report));
+  if (std::fflush(stdout) != 0)
+    throw UserError("cannot write to standard output: the disk is full?");
+  const bool failed = report.count(LintSeverity::error) > 0 ||
+                      (how.strict && report.count(LintSeverity::warning) > 0);
+  return failed ? kFindings : kOk;
+}
+
 int topo(const RunArguments& arguments) {
-  const Scenario s = load_scenario(arguments.scenario, arguments.overrides);
+  ScenarioOverrides overrides = arguments.overrides;
+  overrides.fabric_only = true;
+  const Scenario s = load_scenario(arguments.scenario, overrides);
   uint32_t ranks = 0;
   if (!s.chakra.empty()) ranks = static_cast<uint32_t>(chakra::find_rank_files(s.chakra).size());
   const Topology t = build_topology(s, ranks);
-  fmt::print("{}: {} topology\n", s.file, s.topology.kind);
-  fmt::print("  {:10} {}\n", "hosts", t.hosts().size());
-  for (const NodeKind k : {NodeKind::scale_up, NodeKind::leaf, NodeKind::spine}) {
-    if (t.count(k) > 0) fmt::print("  {:10} {}\n", node_kind_name(k), t.count(k));
-  }
-  std::map<std::string, std::map<std::string, size_t>> tiers;
-  for (uint32_t i = 0; i < t.links().size(); ++i) {
-    const auto& l = t.links()[i];
-    ++tiers[t.tier(2 * i)][print_rate(l.rate) + ", " + print_time(l.delay)];
-  }
-  for (const auto& [tier, kinds] : tiers) {
-    for (const auto& [kind, count] : kinds) {
-      fmt::print("  {:20} {} links of {}\n", tier, count, kind);
-    }
-  }
+  fmt::print("{}: {} topology\n{}", s.file, s.topology.kind, fabric_text(t));
   return kOk;
 }
 
@@ -172,9 +197,18 @@ int trace_validate(const std::string& where, const std::string& groups) {
   return errors > 0 ? kUserError : kOk;
 }
 
+/// Blocks of a scenario, then models.
+std::vector<const ModelDoc*> everything_documented() {
+  std::vector<const ModelDoc*> docs;
+  for (const ModelDoc& block : scenario_blocks()) docs.push_back(&block);
+  for (const ModelDoc* model : Registry::instance().all()) docs.push_back(model);
+  return docs;
+}
+
 int explain(const std::string& name) {
+  const std::vector<const ModelDoc*> docs = everything_documented();
   size_t found = 0;
-  for (const ModelDoc* doc : Registry::instance().all()) {
+  for (const ModelDoc* doc : docs) {
     if (!name.empty() && doc->name != name && doc->category != name) continue;
     ++found;
     if (name.empty()) {
@@ -191,10 +225,11 @@ int explain(const std::string& name) {
     fmt::print("\n");
   }
   if (found == 0) {
-    // Perhaps a parameter.
-    for (const ModelDoc* doc : Registry::instance().all()) {
+    // Perhaps a parameter, or a key with its block: "cluster.nodes".
+    for (const ModelDoc* doc : docs) {
       for (const ParamSpec& p : doc->params) {
-        if (p.name != name) continue;
+        const bool key = doc->category == "scenario" && doc->name + "." + p.name == name;
+        if (p.name != name && !key) continue;
         ++found;
         fmt::print("{} of {} ({})\n  {}\n  {}{}\n", p.name, doc->name, doc->category, describe(p),
                    p.help, p.source.empty() ? "" : fmt::format(" [{}]", p.source));
@@ -202,11 +237,14 @@ int explain(const std::string& name) {
     }
   }
   if (found == 0) {
-    std::string known;
-    for (const ModelDoc* doc : Registry::instance().all()) {
-      known += (known.empty() ? "" : ", ") + doc->name;
+    std::string blocks;
+    std::string models;
+    for (const ModelDoc* doc : docs) {
+      std::string& list = doc->category == "scenario" ? blocks : models;
+      list += (list.empty() ? "" : ", ") + doc->name;
     }
-    throw UserError("nothing is called '" + name + "'", "known models: " + known);
+    throw UserError("nothing is called '" + name + "'",
+                    "known blocks: " + blocks + "; known models: " + models);
   }
   return kOk;
 }
@@ -216,7 +254,11 @@ int version() {
   fmt::print("trainyard {}{}\n", build.version,
              *build.commit == '\0' ? "" : fmt::format(" ({})", build.commit));
   fmt::print("  build     {}, {}\n", build.build_type, build.compiler);
-  fmt::print("  engines   packet (flow, analytic and ns3 are not built yet)\n");
+  std::string engines;
+  for (const auto& name : Registry::instance().names("engine")) {
+    engines += (engines.empty() ? "" : ", ") + name;
+  }
+  fmt::print("  engines   {} (ns3 is not built yet)\n", engines);
   fmt::print("  licence   MIT; libraries: see THIRD_PARTY.md\n");
   return kOk;
 }
@@ -226,13 +268,16 @@ int main_checked(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_help_all_flag("--help-all", "help of all commands");
   RunArguments arguments;
-  auto scenario_options = [&](CLI::App* cmd) {
-    cmd->add_option("scenario", arguments.scenario, "scenario file (YAML)")->required();
+  auto overrides = [&](CLI::App* cmd) {
     cmd->add_option("--set", arguments.overrides.settings,
                     "key=value, for example --set fabric.switch.buffer=32MiB")
         ->allow_extra_args(false);
     cmd->add_option("--trace", arguments.overrides.trace,
                     "Chakra trace: a prefix, folder or pattern with {rank}");
+  };
+  auto scenario_options = [&](CLI::App* cmd) {
+    cmd->add_option("scenario", arguments.scenario, "scenario file (YAML)")->required();
+    overrides(cmd);
   };
   CLI::App* run_cmd = app.add_subcommand("run", "run a scenario and write its report");
   scenario_options(run_cmd);
@@ -242,6 +287,19 @@ int main_checked(int argc, char** argv) {
       app.add_subcommand("plan", "resolve a scenario and say what a run would move and cost");
   scenario_options(plan_cmd);
   plan_cmd->add_option("--json", arguments.json, "also write the plan to this file");
+  CLI::App* lint_cmd = app.add_subcommand(
+      "lint", "judge PFC, ECN, DCQCN and buffers of a scenario by arithmetic, without running it");
+  LintArguments lint_arguments;
+  lint_cmd->add_option("file", arguments.scenario,
+                       "scenario (YAML), or a HPCC / SimAI configuration (KEY value lines)");
+  overrides(lint_cmd);
+  lint_cmd->add_flag("--simai", lint_arguments.simai,
+                     "the file is a HPCC / SimAI configuration (otherwise told by its content)");
+  lint_cmd->add_option("--topology", lint_arguments.topology,
+                       "topology file of a HPCC / SimAI configuration");
+  lint_cmd->add_flag("--strict", lint_arguments.strict, "warnings fail, too");
+  lint_cmd->add_flag("--json", lint_arguments.json, "findings as JSON");
+  lint_cmd->add_flag("--list", lint_arguments.list, "the rules and their sources");
   CLI::App* topo_cmd = app.add_subcommand("topo", "build the fabric of a scenario and count it");
   scenario_options(topo_cmd);
   CLI::App* trace_cmd = app.add_subcommand("trace", "look at Chakra traces");
@@ -257,7 +315,8 @@ int main_checked(int argc, char** argv) {
   std::string name;
   CLI::App* explain_cmd =
       app.add_subcommand("explain", "models and parameters: meaning, unit, default, source");
-  explain_cmd->add_option("name", name, "a model, a category or a parameter");
+  explain_cmd->add_option("name", name,
+                          "a model, a category, a block of the scenario or a parameter");
   CLI::App* version_cmd = app.add_subcommand("version", "what this binary is");
   try {
     app.parse(argc, argv);
@@ -276,6 +335,7 @@ int main_checked(int argc, char** argv) {
   }
   if (run_cmd->parsed()) return run(arguments);
   if (plan_cmd->parsed()) return plan(arguments);
+  if (lint_cmd->parsed()) return lint(arguments, lint_arguments);
   if (topo_cmd->parsed()) return topo(arguments);
   if (info_cmd->parsed()) return trace_info(where, groups);
   if (validate_cmd->parsed()) return trace_validate(where, groups);

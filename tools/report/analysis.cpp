@@ -52,7 +52,24 @@ std::optional<Time> completion_time(const Result& result, const TransferRecord& 
 }
 
 FlowStats flow_stats(const Result& result) {
-  const std::vector<TransferRecord>& flows = result.flows;
+  return flow_stats(result, result.flows);
+}
+
+std::vector<std::pair<const char*, uint64_t>> rare_totals(const FabricTotals& t) {
+  return {{"out of order", t.out_of_order},
+          {"PFC refreshes", t.pfc_refreshes},
+          {"watchdog events", t.watchdog_events},
+          {"reroutes", t.reroutes},
+          {"cyclic waits", t.cyclic_waits}};
+}
+
+std::string fault_line(const FaultRecord& fault) {
+  std::string line = fault.component + ": " + fault.text + ", from " + print_time(fault.at);
+  line += fault.until == Time::infinity() ? " to the end" : " to " + print_time(fault.until);
+  return line;
+}
+
+FlowStats flow_stats(const Result& result, const std::vector<TransferRecord>& flows) {
   FlowStats stats;
   stats.count = flows.size();
   std::vector<Time> times;
@@ -125,6 +142,24 @@ std::vector<size_t> longest_collectives(const Result& result, size_t count) {
              [&](size_t i) { return result.collectives[i].finish - result.collectives[i].start; });
 }
 
+const char* span_kind_name(Span::Kind kind) {
+  switch (kind) {
+    case Span::Kind::compute:
+      return "compute";
+    case Span::Kind::collective:
+      return "collective";
+    case Span::Kind::send:
+      return "send";
+    case Span::Kind::recv:
+      return "receive";
+    case Span::Kind::memory:
+      return "memory";
+    case Span::Kind::wait:
+      return "wait";
+  }
+  return "";
+}
+
 std::string owner_name(const Result& result, uint32_t owner) {
   if (owner < result.flow_owner.size() && !result.flow_owner[owner].empty()) {
     return result.flow_owner[owner];
@@ -178,14 +213,24 @@ std::vector<SumCheck> sum_checks(const Result& result) {
       wire.left += link.bytes;
       payload.left += link.data_bytes;
     }
-    for (const TransferRecord& flow : result.flows) {
-      payload.right += flow.bytes * static_cast<int64_t>(flow.hops);
+    for (const auto* flows : {&result.flows, &result.background}) {
+      for (const TransferRecord& flow : *flows) {
+        payload.right += flow.bytes * static_cast<int64_t>(flow.hops);
+      }
     }
     wire.right = result.totals.wire_bytes;
     payload.note = cut;
     if (result.totals.drops + result.totals.retransmitted > 0) {
       payload.note += payload.note.empty() ? "" : "; ";
       payload.note += "retransmissions cross links again, drops end early";
+    }
+    if (!result.background.empty()) {
+      payload.note += payload.note.empty() ? "" : "; ";
+      payload.note += "background traffic was cut off at the end";
+    }
+    if (result.totals.reroutes > 0) {
+      payload.note += payload.note.empty() ? "" : "; ";
+      payload.note += "flows changed their path";
     }
     checks.push_back(std::move(wire));
     checks.push_back(std::move(payload));

@@ -31,7 +31,13 @@ struct FlowStats {
   int64_t bytes = 0;  ///< of all flows, delivered or not
   Time mean, median, p99, max;
 };
+FlowStats flow_stats(const Result& result, const std::vector<TransferRecord>& flows);
+/// Of those that the run waited for.
 FlowStats flow_stats(const Result& result);
+/// Totals that most runs have none of, with their names.
+std::vector<std::pair<const char*, uint64_t>> rare_totals(const FabricTotals& totals);
+/// "leaf0 - spine2 at 1ms for 2ms": a fault in one line.
+std::string fault_line(const FaultRecord& fault);
 
 /// compute + host + exposed communication + wait + idle: what a rank's step consists of.
 Time sum_of_parts(const RankTimes& rank);
@@ -52,6 +58,8 @@ std::vector<size_t> hottest_links(const Result& result, size_t count);
 /// Indices of collectives by falling time, ties in order of index; at most `count`.
 std::vector<size_t> longest_collectives(const Result& result, size_t count);
 
+/// "compute", "receive", ...
+const char* span_kind_name(Span::Kind kind);
 /// "#3" when there is no label.
 std::string owner_name(const Result& result, uint32_t owner);
 /// Node of a rank, or "rank 3" when unknown.

@@ -159,24 +159,6 @@ Look look_of(Span::Kind kind) {
   return comm_look;
 }
 
-const char* kind_name(Span::Kind kind) {
-  switch (kind) {
-    case Span::Kind::compute:
-      return "compute";
-    case Span::Kind::collective:
-      return "collective";
-    case Span::Kind::send:
-      return "send";
-    case Span::Kind::recv:
-      return "receive";
-    case Span::Kind::memory:
-      return "memory";
-    case Span::Kind::wait:
-      return "wait";
-  }
-  return "";
-}
-
 struct Lane {
   uint32_t rank = 0;
   Look first_look = compute_look;
@@ -251,7 +233,7 @@ std::string tooltip(const Lane& lane, const Bar& bar) {
   const std::string where = fmt::format("rank {}, {}\n{} to {}", lane.rank, printable(lane.name),
                                         pretty(bar.begin), pretty(bar.end));
   if (bar.only != nullptr) {
-    return fmt::format("{} ({}), {}\n{}", printable(bar.only->name), kind_name(bar.only->kind),
+    return fmt::format("{} ({}), {}\n{}", printable(bar.only->name), span_kind_name(bar.only->kind),
                        pretty(bar.end - bar.begin), where);
   }
   std::string parts;
@@ -539,10 +521,11 @@ std::string parent(const std::string& node) {
 
 std::string link_title(const Result& result, const LinkRecord& link) {
   std::string text =
-      fmt::format("{} \u2192 {} ({}, {})\nutilisation {} %\n{} on the wire, peak queue {}",
-                  printable(link.from), printable(link.to), printable(link.tier),
-                  typeset(print_rate(link.rate)), percent(utilisation(link, result)),
-                  pretty(link.bytes), pretty(link.peak_queue_bytes));
+      fmt::format("{} \u2192 {} ({}, {})\nutilisation {} %\n{} on the wire", printable(link.from),
+                  printable(link.to), printable(link.tier), typeset(print_rate(link.rate)),
+                  percent(utilisation(link, result)), pretty(link.bytes));
+  if (!result.packets_modelled) return text;
+  text += ", peak queue " + pretty(link.peak_queue_bytes);
   text += fmt::format("\n{}, paused for {}", counted(link.pauses_received, "pause", "pauses"),
                       pretty(link.paused));
   text += fmt::format("\n{}, {}", counted(link.ecn_marks, "ECN mark", "ECN marks"),

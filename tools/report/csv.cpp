@@ -37,6 +37,13 @@ class Csv {
     fmt::format_to(std::back_inserter(out_), "{}", value);
     return *this;
   }
+  /// A count that only a simulation of packets knows; empty otherwise.
+  template <typename Integer>
+  Csv& number_if(bool known, Integer value) {
+    if (known) return number(value);
+    separate();
+    return *this;
+  }
   /// Shortest decimal that reads back as the same double; empty when undefined.
   Csv& real(double value) {
     separate();
@@ -71,37 +78,49 @@ class Csv {
   bool row_started_ = false;
 };
 
-}  // namespace
-
-std::string flows_csv(const Result& result) {
+std::string transfers_csv(const Result& result, const std::vector<TransferRecord>& flows) {
   Csv csv(
       "flow_id,owner,src,dst,size_bytes,start_ns,delivered_ns,acknowledged_ns,fct_ns,hops,packets,"
       "retransmitted,link_transmissions,cnps,src_node,dst_node");
-  for (size_t i = 0; i < result.flows.size(); ++i) {
-    const TransferRecord& flow = result.flows[i];
+  for (size_t i = 0; i < flows.size(); ++i) {
+    const TransferRecord& flow = flows[i];
     const bool delivered = report::was_delivered(flow);
     csv.number(i).text(report::owner_name(result, flow.owner)).number(flow.src).number(flow.dst);
     csv.number(flow.bytes).time(flow.start).time_if(delivered, flow.delivered);
     csv.time_if(report::was_acknowledged(flow), flow.acknowledged);
     const auto fct = report::completion_time(result, flow);
     csv.time_if(fct.has_value(), fct.value_or(Time())).number(flow.hops).number(flow.packets);
-    csv.number(flow.retransmitted).number(flow.transmissions).number(flow.cnps);
+    csv.number_if(result.packets_modelled, flow.retransmitted).number(flow.transmissions);
+    csv.number_if(result.packets_modelled, flow.cnps);
     csv.text(report::endpoint_name(result, flow.src));
     csv.text(report::endpoint_name(result, flow.dst)).end_row();
   }
   return csv.take();
 }
 
+}  // namespace
+
+std::string flows_csv(const Result& result) {
+  return transfers_csv(result, result.flows);
+}
+
+std::string background_csv(const Result& result) {
+  return transfers_csv(result, result.background);
+}
+
 std::string collectives_csv(const Result& result) {
   Csv csv(
       "collective_id,name,kind,algorithm,group,ranks,size_bytes,first_arrival_ns,start_ns,"
       "finish_ns,time_ns,wait_max_ns,transfers,wire_payload_bytes,link_transmissions,"
-      "algbw_gbytes_per_s,busbw_gbytes_per_s");
+      "algbw_gbytes_per_s,busbw_gbytes_per_s,cts_count,cts_p50_ns,cts_p90_ns,cts_p99_ns");
   for (const CollectiveRecord& c : result.collectives) {
     csv.number(c.index).text(c.name).text(collective_name(c.kind)).text(c.algorithm).text(c.group);
     csv.number(c.ranks).number(c.bytes).time(c.first_arrival).time(c.start).time(c.finish);
     csv.time(c.finish - c.start).time(c.wait_max).number(c.transfers).number(c.wire_payload);
-    csv.number(c.transmissions).real(c.algbw_gbytes_per_s).real(c.busbw_gbytes_per_s).end_row();
+    csv.number(c.transmissions).real(c.algbw_gbytes_per_s).real(c.busbw_gbytes_per_s);
+    const bool admitted = c.cts_count > 0;
+    csv.number(c.cts_count).time_if(admitted, c.cts_p50).time_if(admitted, c.cts_p90);
+    csv.time_if(admitted, c.cts_p99).end_row();
   }
   return csv.take();
 }
@@ -115,8 +134,10 @@ std::string links_csv(const Result& result) {
     csv.number(i).text(link.from).text(link.to).number(link.from_node).number(link.to_node);
     csv.text(link.tier).number(link.rate.bps()).real(report::utilisation(link, result));
     csv.time(link.busy).number(link.packets).number(link.bytes).number(link.data_bytes);
-    csv.number(link.ecn_marks).number(link.pauses_received).time(link.paused);
-    csv.number(link.peak_queue_bytes).number(link.drops).end_row();
+    const bool known = result.packets_modelled;
+    csv.number_if(known, link.ecn_marks).number_if(known, link.pauses_received);
+    csv.time_if(known, link.paused).number_if(known, link.peak_queue_bytes);
+    csv.number_if(known, link.drops).end_row();
   }
   return csv.take();
 }
@@ -145,6 +166,21 @@ void write_link_series_csv(const Result& result, const std::string& path) {
       csv.time(Time::ps(row.paused_ps)).number(i).end_row();  // parallel links share names
       if (csv.size() > (1U << 20)) file.write(csv.take());
     }
+  }
+  file.write(csv.take());
+  file.commit();
+}
+
+void write_pauses_csv(const Result& result, const std::string& path) {
+  AtomicFile file(path);
+  Csv csv("from_ns,to_ns,stopped_link,because_link,class");
+  for (const PauseRow& p : result.pauses) {
+    const bool ended = p.to != Time::infinity();
+    csv.time(p.from).time_if(ended, ended ? p.to : Time());
+    csv.text(result.port_names.at(p.stopped));
+    csv.text(p.because == PauseRow::kNone ? "" : result.port_names.at(p.because));
+    csv.number(static_cast<uint32_t>(p.traffic_class)).end_row();
+    if (csv.size() > (1U << 20)) file.write(csv.take());
   }
   file.write(csv.take());
   file.commit();

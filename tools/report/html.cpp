@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <initializer_list>
 #include <iterator>
@@ -213,6 +214,15 @@ void trust(const Result& result, std::string& out) {
   close_section(out);
 }
 
+void percentages(const Result& result, std::string& out) {
+  if (result.rank_times.empty()) return;
+  note(
+      "Percentages are parts of the time of all ranks together. Compute, host, exposed "
+      "communication, wait and idle sum to 100 %; hidden communication runs behind compute and "
+      "comes on top.",
+      out);
+}
+
 void key_figures(const Result& result, std::string& out) {
   open_section("figures", "Key figures", out);
   const FabricTotals& t = result.totals;
@@ -254,6 +264,7 @@ void key_figures(const Result& result, std::string& out) {
 
   open("Traffic");
   row("Flows", grouped(result.flows.size()));
+  if (!result.background.empty()) row("Background flows", grouped(result.background.size()));
   row("Collectives", grouped(result.collectives.size()));
   row("Payload delivered", volume(t.payload_bytes));
   row("Bytes on all links", volume(t.wire_bytes));
@@ -263,6 +274,14 @@ void key_figures(const Result& result, std::string& out) {
   close();
 
   open("Congestion and loss");
+  if (!result.packets_modelled) {
+    row("PFC, ECN, congestion control, losses", "not modelled by the " + result.engine + " engine");
+    close();
+    out += "</div>\n";
+    percentages(result, out);
+    close_section(out);
+    return;
+  }
   row("PFC pauses", grouped(t.pfc_pauses));
   row("ECN marks", grouped(t.ecn_marks));
   row("CNP packets", grouped(t.cnp_packets));
@@ -271,14 +290,31 @@ void key_figures(const Result& result, std::string& out) {
   row("Retransmitted packets", grouped(t.retransmitted));
   row("Timeouts", grouped(t.timeouts));
   row("NACKs", grouped(t.nacks));
+  for (const auto& [name, count] : report::rare_totals(t)) {
+    std::string label = name;
+    label[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(label[0])));
+    if (count > 0) row(label.c_str(), grouped(count));
+  }
   close();
   out += "</div>\n";
-  if (!result.rank_times.empty()) {
-    note(
-        "Percentages are parts of the time of all ranks together. Compute, host, exposed "
-        "communication, wait and idle sum to 100 %; hidden communication runs behind compute and "
-        "comes on top.",
-        out);
+  percentages(result, out);
+  close_section(out);
+}
+
+void faults(const Result& result, std::string& out) {
+  if (result.faults.empty()) return;
+  open_section("faults", "Faults that happened", out);
+  Table table("Faults that happened",
+              {{"Kind", true}, {"Where", true}, {"What", true}, {"From"}, {"Until"}});
+  constexpr size_t kMost = 500;
+  for (size_t i = 0; i < std::min(kMost, result.faults.size()); ++i) {
+    const FaultRecord& f = result.faults[i];
+    table.row({f.kind, f.component, f.text, pretty(f.at),
+               f.until == Time::infinity() ? "the end" : pretty(f.until)});
+  }
+  out += table.take();
+  if (result.faults.size() > kMost) {
+    note(grouped(result.faults.size() - kMost) + " more stand in result.json.", out);
   }
   close_section(out);
 }
@@ -428,26 +464,34 @@ void links(const Result& result, std::string& out) {
   const TimeScale scale = time_scale(paused);
   const report::ByteScale wire = report::byte_scale(static_cast<uint64_t>(largest));
   const report::ByteScale queue = report::byte_scale(static_cast<uint64_t>(deepest));
-  Table table("Links by utilisation", {{"Link", true},
-                                       {"Tier", true},
-                                       {"Rate"},
-                                       {"Busy (%)"},
-                                       {fmt::format("On the wire ({})", wire.symbol)},
-                                       {"Pauses"},
-                                       {fmt::format("Paused ({})", scale.symbol)},
-                                       {"ECN marks"},
-                                       {fmt::format("Peak queue ({})", queue.symbol)},
-                                       {"Drops"}});
+  std::vector<Table::Column> columns = {{"Link", true},
+                                        {"Tier", true},
+                                        {"Rate"},
+                                        {"Busy (%)"},
+                                        {fmt::format("On the wire ({})", wire.symbol)}};
+  if (result.packets_modelled) {
+    columns.insert(columns.end(), {{"Pauses"},
+                                   {fmt::format("Paused ({})", scale.symbol)},
+                                   {"ECN marks"},
+                                   {fmt::format("Peak queue ({})", queue.symbol)},
+                                   {"Drops"}});
+  }
+  Table table("Links by utilisation", std::move(columns));
   size_t rows = 0;
   for (const size_t i : order) {
     const LinkRecord& link = result.links[i];
     if (link.busy == Time() && link.packets == 0) continue;
     ++rows;
-    table.row({link_name(link), link.tier, typeset(print_rate(link.rate)),
-               percent(report::utilisation(link, result)),
-               in_scale(static_cast<uint64_t>(link.bytes), wire), grouped(link.pauses_received),
-               in_scale(link.paused, scale), grouped(link.ecn_marks),
-               in_scale(static_cast<uint64_t>(link.peak_queue_bytes), queue), grouped(link.drops)});
+    std::vector<std::string> cells = {link_name(link), link.tier, typeset(print_rate(link.rate)),
+                                      percent(report::utilisation(link, result)),
+                                      in_scale(static_cast<uint64_t>(link.bytes), wire)};
+    if (result.packets_modelled) {
+      cells.insert(
+          cells.end(),
+          {grouped(link.pauses_received), in_scale(link.paused, scale), grouped(link.ecn_marks),
+           in_scale(static_cast<uint64_t>(link.peak_queue_bytes), queue), grouped(link.drops)});
+    }
+    table.row(cells);
   }
   out += table.take();
   note(fmt::format("{} of {}. All are in links.csv.", rows,
@@ -525,7 +569,9 @@ void flows(const Result& result, std::string& out) {
                 pretty(Bytes(f.bytes)), in_scale(f.start, time_scale(result.end)),
                 in_scale(fct(i), scale),
                 fmt::format("{:.1f}", static_cast<double>(f.bytes) * 8e-9 / seconds),
-                std::to_string(f.hops), grouped(f.retransmitted), grouped(f.cnps)});
+                std::to_string(f.hops),
+                result.packets_modelled ? grouped(f.retransmitted) : std::string("\u2013"),
+                result.packets_modelled ? grouped(f.cnps) : std::string("\u2013")});
     }
     out += slow.take();
   }
@@ -549,7 +595,7 @@ void engine(const Result& result, std::string& out) {
   table.row({"Events", grouped(result.totals.events)});
   table.row({"Wall time", fmt::format("{:.3g}\u00a0s, and {:.3g}\u00a0s setup", result.wall_s,
                                       result.setup_wall_s)});
-  if (result.wall_s > 0) {
+  if (result.wall_s > 0 && result.packets_modelled) {
     table.row({"Speed", fmt::format("{} link transmissions per second of wall time",
                                     grouped(static_cast<uint64_t>(
                                         static_cast<double>(result.totals.transmissions) /
@@ -589,6 +635,7 @@ std::string report_html(const Result& result) {
   head(result, out);
   trust(result, out);
   key_figures(result, out);
+  faults(result, out);
   timeline(result, out);
   ranks(result, out);
   collectives(result, out);

@@ -64,21 +64,34 @@ void print(const Json& node, size_t indent, bool one_line, std::string& out) {
   out += object ? '}' : ']';
 }
 
-Json totals(const FabricTotals& t) {
+/// Null where the engine does not simulate packets.
+template <class T>
+Json modelled(const Result& result, const T& value) {
+  return result.packets_modelled ? Json(value) : Json(nullptr);
+}
+
+Json totals(const Result& result) {
+  const FabricTotals& t = result.totals;
+  const auto packets = [&](uint64_t n) { return modelled(result, n); };
   return {{"events", t.events},
           {"link_transmissions", t.transmissions},
           {"data_packets", t.data_packets},
           {"ack_packets", t.ack_packets},
-          {"cnp_packets", t.cnp_packets},
-          {"pfc_frames", t.pfc_frames},
-          {"pfc_pauses", t.pfc_pauses},
-          {"pfc_resumes", t.pfc_resumes},
-          {"ecn_marks", t.ecn_marks},
-          {"drops", t.drops},
-          {"retransmitted_packets", t.retransmitted},
-          {"timeouts", t.timeouts},
-          {"nacks", t.nacks},
-          {"rate_changes", t.rate_changes},
+          {"cnp_packets", packets(t.cnp_packets)},
+          {"pfc_frames", packets(t.pfc_frames)},
+          {"pfc_pauses", packets(t.pfc_pauses)},
+          {"pfc_resumes", packets(t.pfc_resumes)},
+          {"ecn_marks", packets(t.ecn_marks)},
+          {"drops", packets(t.drops)},
+          {"retransmitted_packets", packets(t.retransmitted)},
+          {"timeouts", packets(t.timeouts)},
+          {"nacks", packets(t.nacks)},
+          {"rate_changes", packets(t.rate_changes)},
+          {"out_of_order_packets", packets(t.out_of_order)},
+          {"pfc_refreshes", packets(t.pfc_refreshes)},
+          {"watchdog_events", packets(t.watchdog_events)},
+          {"reroutes", packets(t.reroutes)},
+          {"cyclic_waits", packets(t.cyclic_waits)},
           {"payload_bytes", t.payload_bytes},
           {"wire_bytes", t.wire_bytes}};
 }
@@ -114,7 +127,11 @@ Json collective_row(const CollectiveRecord& c) {
           {"wire_payload_bytes", c.wire_payload},
           {"link_transmissions", c.transmissions},
           {"algbw_gbytes_per_s", real(c.algbw_gbytes_per_s)},
-          {"busbw_gbytes_per_s", real(c.busbw_gbytes_per_s)}};
+          {"busbw_gbytes_per_s", real(c.busbw_gbytes_per_s)},
+          {"cts_count", c.cts_count},
+          {"cts_p50_ns", exact_if(c.cts_count > 0, c.cts_p50)},
+          {"cts_p90_ns", exact_if(c.cts_count > 0, c.cts_p90)},
+          {"cts_p99_ns", exact_if(c.cts_count > 0, c.cts_p99)}};
 }
 
 Json link_row(const Result& result, const LinkRecord& link) {
@@ -127,15 +144,23 @@ Json link_row(const Result& result, const LinkRecord& link) {
           {"packets", link.packets},
           {"wire_bytes", link.bytes},
           {"payload_bytes", link.data_bytes},
-          {"ecn_marks", link.ecn_marks},
-          {"pauses_received_count", link.pauses_received},
-          {"paused_ns", exact(link.paused)},
-          {"peak_queue_bytes", link.peak_queue_bytes},
-          {"drops", link.drops}};
+          {"ecn_marks", modelled(result, link.ecn_marks)},
+          {"pauses_received_count", modelled(result, link.pauses_received)},
+          {"paused_ns", exact_if(result.packets_modelled, link.paused)},
+          {"peak_queue_bytes", modelled(result, link.peak_queue_bytes)},
+          {"drops", modelled(result, link.drops)}};
 }
 
-Json flow_summary(const Result& result) {
-  const report::FlowStats stats = report::flow_stats(result);
+Json fault_row(const FaultRecord& f) {
+  return {{"at_ns", exact(f.at)},
+          {"until_ns", exact_if(f.until != Time::infinity(), f.until)},
+          {"kind", text(f.kind)},
+          {"component", text(f.component)},
+          {"what", text(f.text)}};
+}
+
+Json flow_summary(const Result& result, const std::vector<TransferRecord>& flows) {
+  const report::FlowStats stats = report::flow_stats(result, flows);
   const bool any = stats.delivered > 0;
   return {{"flow_count", stats.count},
           {"delivered_count", stats.delivered},
@@ -215,12 +240,15 @@ std::string result_json(const Result& result) {
                    {"wait_ratio", ratio(shares.wait)},
                    {"idle_ratio", ratio(shares.idle)},
                    {"hidden_comm_ratio", ratio(shares.hidden_comm)}};
-  doc["totals"] = totals(result.totals);
+  doc["totals"] = totals(result);
   Json& rank_times = doc["rank_times"] = Json::array();
   for (const RankTimes& rank : result.rank_times) rank_times.push_back(rank_row(result, rank));
   Json& collectives = doc["collectives"] = Json::array();
   for (const CollectiveRecord& c : result.collectives) collectives.push_back(collective_row(c));
-  doc["flows"] = flow_summary(result);
+  doc["flows"] = flow_summary(result, result.flows);
+  doc["background"] = flow_summary(result, result.background);
+  Json& faults = doc["faults"] = Json::array();
+  for (const FaultRecord& f : result.faults) faults.push_back(fault_row(f));
   doc["links"] = link_summary(result);
   if (result.link_series.window > Time()) {
     size_t rows = 0;
@@ -238,12 +266,15 @@ std::string result_json(const Result& result) {
   const auto per_second = [&](uint64_t n) {
     return result.wall_s > 0 ? real(static_cast<double>(n) / result.wall_s) : Json(nullptr);
   };
-  doc["host"] = {{"build_type", text(result.build_type)},
-                 {"setup_wall_s", real(result.setup_wall_s)},
-                 {"wall_s", real(result.wall_s)},
-                 {"peak_rss_bytes", result.peak_rss_bytes},
-                 {"link_transmissions_per_s", per_second(result.totals.transmissions)},
-                 {"events_per_s", per_second(result.totals.events)}};
+  doc["host"] = {
+      {"build_type", text(result.build_type)},
+      {"load_wall_s", real(result.load_wall_s)},
+      {"setup_wall_s", real(result.setup_wall_s)},
+      {"wall_s", real(result.wall_s)},
+      {"peak_rss_bytes", result.peak_rss_bytes},
+      {"link_transmissions_per_s",
+       result.packets_modelled ? per_second(result.totals.transmissions) : Json(nullptr)},
+      {"events_per_s", per_second(result.totals.events)}};
 
   std::string out;
   print(doc, 0, false, out);

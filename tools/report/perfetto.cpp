@@ -86,24 +86,6 @@ std::string micros(Time t) {
                      std::abs(ps % 1'000'000));
 }
 
-const char* category(Span::Kind kind) {
-  switch (kind) {
-    case Span::Kind::compute:
-      return "compute";
-    case Span::Kind::collective:
-      return "collective";
-    case Span::Kind::send:
-      return "send";
-    case Span::Kind::recv:
-      return "recv";
-    case Span::Kind::memory:
-      return "memory";
-    case Span::Kind::wait:
-      return "wait";
-  }
-  return "span";
-}
-
 class PerfettoWriter {
  public:
   PerfettoWriter(const Result& result, const std::string& path, const PerfettoLimits& limits)
@@ -128,6 +110,7 @@ class PerfettoWriter {
     }
     arrows();
     counters();
+    faults();
     about();
     out_.print("\n],\n\"otherData\":{{{}}}}}\n", metadata_);
     out_.commit();
@@ -258,7 +241,8 @@ class PerfettoWriter {
       const uint32_t pid = pid_of(span.rank);
       const std::string name = stream(span).empty() ? "ops" : std::string(stream(span));
       const uint32_t tid = lane(lanes, pid, name, span.begin, span.end);
-      complete_event(span.name, category(span.kind), pid, tid, span.begin, span.end, causes(span));
+      complete_event(span.name, report::span_kind_name(span.kind), pid, tid, span.begin, span.end,
+                     causes(span));
       if (span.owner != kNone && span.kind != Span::Kind::wait) {
         anchors_.push_back({span.owner, span.rank, tid, span.begin, span.end});
       }
@@ -397,6 +381,22 @@ class PerfettoWriter {
         const bool gap = i + 1 == rows.size() || rows[i + 1].window != rows[i].window + 1;
         if (gap) sample(rows[i].window + 1, 0, rows[i].queue_bytes, 0);
       }
+    }
+  }
+
+  /// Begin and end of every fault, as instants across the whole picture.
+  void faults() {
+    if (result_.faults.empty()) return;
+    const uint32_t tid = new_thread(run_pid(), "faults");
+    for (const FaultRecord& f : result_.faults) {
+      const auto instant = [&](Time at, const std::string& name) {
+        out_.print(
+            "{}{{\"ph\":\"i\",\"s\":\"g\",\"name\":{},\"cat\":\"fault\",\"pid\":{},\"tid\":{},"
+            "\"ts\":{},\"args\":{{\"component\":{},\"what\":{}}}}}",
+            comma(), quoted(name), run_pid(), tid, micros(at), quoted(f.component), quoted(f.text));
+      };
+      instant(f.at, f.kind + ": " + f.component);
+      if (f.until <= result_.end) instant(f.until, f.kind + " over: " + f.component);
     }
   }
 

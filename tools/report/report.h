@@ -18,11 +18,15 @@ std::string result_json(const Result& result);
 /// One row per transfer / collective / directed link / rank; times in ns with 3 decimals
 /// (integers in ps divided by 1000 exactly), sizes in bytes.
 std::string flows_csv(const Result& result);
+std::string background_csv(const Result& result);  ///< flows that the run did not wait for
 std::string collectives_csv(const Result& result);
 std::string links_csv(const Result& result);
 std::string ranks_csv(const Result& result);
 /// One row per window of a link in which something changed, see LinkSeries. Written piece by piece.
 void write_link_series_csv(const Result& result, const std::string& path);
+
+/// One row per PFC pause, see PauseRow. Written piece by piece.
+void write_pauses_csv(const Result& result, const std::string& path);
 
 /// Bounds of a Perfetto trace.
 struct PerfettoLimits {
@@ -39,7 +43,8 @@ std::string report_html(const Result& result);
 std::string summary_text(const Result& result);
 
 /// Writes result.json, flows.csv, collectives.csv, links.csv, ranks.csv and report.html into
-/// `dir`, which is created, and link_series.csv and trace.json.gz where they were asked for. Files
+/// `dir`, which is created, and link_series.csv, pauses.csv and trace.json.gz where they were asked
+/// for. Files
 /// that would be empty (no collective ran) are not written.
 void write_all(const Result& result, const std::string& dir);
 

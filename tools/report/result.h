@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,10 +22,22 @@ struct TrustNote {
   bool caution = false;  ///< shown as a warning
 };
 
+/// One PFC pause.
+struct PauseRow {
+  static constexpr uint32_t kNone = 0xffffffffU;
+  Time from, to;         ///< sent at the switch or NIC; infinity: it was not ended
+  uint32_t stopped = 0;  ///< directed link that had to stop, see Result::port_names
+  uint32_t because = 0;  ///< queue for which the packet that tipped it was bound; kNone: a host's
+  uint8_t traffic_class = 0;
+};
+
 struct Result {
   static constexpr int kSchemaVersion = 1;
 
   std::string scenario_name, scenario_file, version, build_type, engine;
+  /// Queues, PFC, ECN, congestion control and losses were simulated. False: their figures in the
+  /// records are not measurements, and reports say "not modelled".
+  bool packets_modelled = true;
   uint64_t seed = 1;
   bool complete = false;  ///< false: interrupted, everything below is up to `end`
   std::string incomplete_reason;
@@ -36,6 +49,7 @@ struct Result {
   Time end;        ///< simulated end of the run
   Time step_time;  ///< zero when the run has no workload (traffic only)
   double wall_s = 0, setup_wall_s = 0;
+  double load_wall_s = 0;  ///< reading and checking the trace, a part of setup_wall_s
   uint64_t peak_rss_bytes = 0;
   std::string compute_source;  ///< "trace", "roofline (uncalibrated)", "none"
 
@@ -43,7 +57,13 @@ struct Result {
   std::vector<TrustNote> trust;
   std::vector<RankTimes> rank_times;
   std::vector<CollectiveRecord> collectives;
-  std::vector<TransferRecord> flows;    ///< one per transfer, in order of start
+  std::vector<TransferRecord> flows;       ///< one per transfer, in order of start
+  std::vector<TransferRecord> background;  ///< likewise, of flows that the run did not wait for
+  std::vector<FaultRecord> faults;         ///< those that began before the end
+  size_t faults_planned = 0;
+  bool pauses_asked = false;
+  std::vector<PauseRow> pauses;                ///< in order of `from`
+  std::map<uint32_t, std::string> port_names;  ///< "leaf0 -> spine1", for pauses
   std::vector<std::string> flow_owner;  ///< TransferRecord::owner -> label, e.g. "all-reduce #3"
   std::vector<std::string> endpoint_names;  ///< rank -> node name
   std::vector<LinkRecord> links;

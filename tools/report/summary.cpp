@@ -146,16 +146,40 @@ void key_figures(const Result& result, std::string& out) {
                        print_time(flows.max, 4)),
            out);
   }
+  if (!result.background.empty()) {
+    const report::FlowStats beside = report::flow_stats(result, result.background);
+    figure("background",
+           fmt::format("{}, {} delivered, mean {}", report::counted(beside.count, "flow", "flows"),
+                       report::grouped(beside.delivered), print_time(beside.mean, 4)),
+           out);
+  }
   figure("payload delivered", report::volume(static_cast<uint64_t>(totals.payload_bytes)), out);
   figure("bytes on all links",
          report::volume(static_cast<uint64_t>(totals.wire_bytes)) +
              ", headers and control packets included",
          out);
+  if (!result.packets_modelled) {
+    figure("PFC, ECN, drops", "not modelled by the " + printable(result.engine) + " engine", out);
+    return;
+  }
   figure("link transmissions", report::grouped(totals.transmissions), out);
   figure("PFC pauses", report::grouped(totals.pfc_pauses), out);
   figure("ECN marks", report::grouped(totals.ecn_marks), out);
   figure("drops", report::grouped(totals.drops), out);
   figure("retransmissions", report::grouped(totals.retransmitted), out);
+  for (const auto& [name, count] : report::rare_totals(totals)) {
+    if (count > 0) figure(name, report::grouped(count), out);
+  }
+}
+
+void faults(const Result& result, std::string& out) {
+  if (result.faults.empty()) return;
+  constexpr size_t kTop = 10;
+  out += fmt::format("\nFaults that happened ({} of {})\n", std::min(kTop, result.faults.size()),
+                     result.faults.size());
+  for (size_t i = 0; i < std::min(kTop, result.faults.size()); ++i) {
+    figure(result.faults[i].kind, printable(report::fault_line(result.faults[i])), out);
+  }
 }
 
 void collectives(const Result& result, std::string& out) {
@@ -165,22 +189,20 @@ void collectives(const Result& result, std::string& out) {
       fmt::format("\nLongest collectives ({} of {})\n", std::min(kTop, result.collectives.size()),
                   report::grouped(result.collectives.size()));
   std::vector<std::vector<std::string>> rows;
+  const bool admitted = std::any_of(result.collectives.begin(), result.collectives.end(),
+                                    [](const CollectiveRecord& c) { return c.cts_count > 0; });
   for (const size_t i : report::longest_collectives(result, kTop)) {
     const CollectiveRecord& c = result.collectives[i];
     rows.push_back({printable(c.name), collective_name(c.kind),
                     report::shortened(printable(c.algorithm), 10, "..."), std::to_string(c.ranks),
                     print_bytes(Bytes(c.bytes), 4), print_time(c.finish - c.start, 5),
                     print_time(c.wait_max, 4), bandwidth(c.busbw_gbytes_per_s)});
+    if (admitted) rows.back().push_back(c.cts_count > 0 ? print_time(c.cts_p90, 4) : "");
   }
-  table({{"name", false},
-         {"kind", false},
-         {"algo", false},
-         {"ranks"},
-         {"size"},
-         {"time"},
-         {"wait"},
-         {"busbw GB/s"}},
-        std::move(rows), out);
+  std::vector<Column> head = {{"name", false}, {"kind", false}, {"algo", false}, {"ranks"},
+                              {"size"},        {"time"},        {"wait"},        {"busbw GB/s"}};
+  if (admitted) head.push_back({"CTS p90"});
+  table(head, std::move(rows), out);
 }
 
 void links(const Result& result, std::string& out) {
@@ -189,26 +211,24 @@ void links(const Result& result, std::string& out) {
   for (const size_t i : report::hottest_links(result, kTop)) {
     const LinkRecord& link = result.links[i];
     if (link.packets == 0 && link.busy == Time()) continue;
-    rows.push_back({printable(link.from) + " -> " + printable(link.to),
-                    report::shortened(printable(link.tier), 14, "..."),
-                    report::percent(report::utilisation(link, result)) + " %",
-                    report::volume(static_cast<uint64_t>(link.bytes)),
-                    report::grouped(link.pauses_received), print_time(link.paused, 4),
-                    report::grouped(link.ecn_marks),
-                    report::volume(static_cast<uint64_t>(link.peak_queue_bytes))});
+    auto& row = rows.emplace_back(
+        std::vector<std::string>{printable(link.from) + " -> " + printable(link.to),
+                                 report::shortened(printable(link.tier), 14, "..."),
+                                 report::percent(report::utilisation(link, result)) + " %",
+                                 report::volume(static_cast<uint64_t>(link.bytes))});
+    if (!result.packets_modelled) continue;
+    row.insert(row.end(), {report::grouped(link.pauses_received), print_time(link.paused, 4),
+                           report::grouped(link.ecn_marks),
+                           report::volume(static_cast<uint64_t>(link.peak_queue_bytes))});
   }
   if (rows.empty()) return;
   out += fmt::format("\nBusiest links ({} of {})\n", rows.size(),
                      report::grouped(result.links.size()));
-  table({{"link", false},
-         {"tier", false},
-         {"busy"},
-         {"bytes"},
-         {"pauses"},
-         {"paused"},
-         {"marks"},
-         {"peak queue"}},
-        std::move(rows), out);
+  std::vector<Column> head = {{"link", false}, {"tier", false}, {"busy"}, {"bytes"}};
+  if (result.packets_modelled) {
+    head.insert(head.end(), {{"pauses"}, {"paused"}, {"marks"}, {"peak queue"}});
+  }
+  table(head, std::move(rows), out);
 }
 
 }  // namespace
@@ -236,15 +256,19 @@ std::string summary_text(const Result& result) {
   }
   trust(result, out);
   key_figures(result, out);
+  faults(result, out);
   collectives(result, out);
   links(result, out);
 
   out += "\nRun\n";
   std::string speed = fmt::format("{:.3g} s", result.wall_s);
   if (result.wall_s > 0) {
-    const double rate = static_cast<double>(result.totals.transmissions) / result.wall_s;
-    speed += fmt::format(", {} link transmissions per second",
-                         report::grouped(static_cast<uint64_t>(rate)));
+    const bool packets = result.packets_modelled;
+    const uint64_t done = packets ? result.totals.transmissions : result.totals.events;
+    speed += fmt::format(
+        ", {} {} per second",
+        report::grouped(static_cast<uint64_t>(static_cast<double>(done) / result.wall_s)),
+        packets ? "link transmissions" : "events");
   }
   speed += fmt::format(", {:.3g} s setup", result.setup_wall_s);
   figure("wall time", speed, out);

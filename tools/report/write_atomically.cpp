@@ -133,6 +133,11 @@ void write_all(const Result& result, const std::string& dir) {
     remove_stale(series);
   else
     write_link_series_csv(result, series);
+  const std::string pauses = (folder / "pauses.csv").string();
+  if (result.pauses_asked)
+    write_pauses_csv(result, pauses);
+  else
+    remove_stale(pauses);
   if (result.perfetto)
     write_perfetto(result, trace);
   else
@@ -141,6 +146,7 @@ void write_all(const Result& result, const std::string& dir) {
   // result.json comes last: where it is new, everything beside it is.
   const std::pair<const char*, std::string> files[] = {
       {"flows.csv", result.flows.empty() ? "" : flows_csv(result)},
+      {"background.csv", result.background.empty() ? "" : background_csv(result)},
       {"collectives.csv", result.collectives.empty() ? "" : collectives_csv(result)},
       {"links.csv", result.links.empty() ? "" : links_csv(result)},
       {"ranks.csv", result.rank_times.empty() ? "" : ranks_csv(result)},

@@ -103,9 +103,10 @@ CallPattern drive(const CollectiveRequest& request, const CollectiveSelector& se
   const auto launch = [&] {
     for (const CollectiveSend& send : sends) {
       flying.push_back(send);
+      const uint32_t channel = send.channel % 64 + (send.clear_to_send ? kGrantChannel : 0);
       const auto [it, added] =
-          index.emplace(std::make_tuple(send.src, send.dst, send.channel), out.edges.size());
-      if (added) out.edges.push_back({send.src, send.dst, send.channel, {}});
+          index.emplace(std::make_tuple(send.src, send.dst, channel), out.edges.size());
+      if (added) out.edges.push_back({send.src, send.dst, channel, {}});
       const Volume v = one_message(send.bytes, config);
       out.edges[it->second].volume.add(v);
       out.sum.add(v);
@@ -225,10 +226,14 @@ void Ledger::finish(Plan& plan) const {
   plan.data_packets = sum_.packets;
   plan.ack_packets = sum_.acks;
 
-  // Position of each GPU in its server: its rail.
-  std::vector<uint32_t> position;
+  // Position of each GPU in its server, whichever rank it has: its rail.
+  std::vector<uint32_t> rank_of(topology_.nodes().size(), UINT32_MAX);
+  for (uint32_t r = 0; r < topology_.hosts().size(); ++r) rank_of[topology_.hosts()[r]] = r;
+  std::vector<uint32_t> position(topology_.hosts().size(), 0);
   std::vector<uint32_t> seen(plan.servers, 0);
-  for (const uint32_t s : plan.server_of) position.push_back(seen[s]++);
+  for (const uint32_t r : rank_of) {
+    if (r != UINT32_MAX) position[r] = seen[plan.server_of[r]]++;
+  }
   plan.has_rails = std::any_of(seen.begin(), seen.end(), [](uint32_t n) { return n > 1; });
 
   std::map<uint64_t, int64_t> between;
@@ -416,7 +421,8 @@ void add_job(const Scenario& s, const Job& job, const Topology& topology,
     kinds[collective_name(e.kind)].name = collective_name(e.kind);
     groups[gi].name = group.name;
     for (const auto& edge : pattern.edges) {
-      ledger.add(group.members[edge.src], group.members[edge.dst], gi * 64 + edge.channel % 64,
+      ledger.add(group.members[edge.src], group.members[edge.dst],
+                 (gi * 64 + edge.channel % 64) | (edge.channel & kGrantChannel),
                  edge.volume.times(e.count));
     }
   }
@@ -436,7 +442,12 @@ void add_job(const Scenario& s, const Job& job, const Topology& topology,
 }
 
 void add_traffic(const Scenario& s, const PacketConfig& config, Ledger& ledger, Plan& plan) {
-  std::vector<Flow> flows = build_flows(s, plan.ranks);
+  std::vector<Flow> flows = build_flows(s, plan.gpus);
+  if (flows.empty()) return;
+  if (std::any_of(flows.begin(), flows.end(),
+                  [](const Flow& f) { return f.repeat || f.period > Time(); })) {
+    plan.warnings.emplace_back("background flows that repeat are counted once");
+  }
   plan.ops.push_back({"flows", flows.size()});
   // Queue pairs open in the order of start.
   std::stable_sort(flows.begin(), flows.end(),
@@ -494,19 +505,25 @@ Plan make_plan(const Scenario& s) {
   }
 
   Ledger ledger(topology, config);
-  const bool collectives = is_collective_traffic(s);
+  const auto entries = collective_entries(s);
+  const bool collectives = !entries.empty();
   if (collectives) {
-    std::vector<Params> entries;
-    for (const auto& t : s.traffic) entries.push_back(t.params);
     loaded.import.job = collective_job(s.name, plan.ranks, entries);
   }
-  if (plan.workload || collectives)
-    add_job(s, loaded.import.job, topology, config, ledger, plan);
-  else
-    add_traffic(s, config, ledger, plan);
+  if (plan.workload || collectives) add_job(s, loaded.import.job, topology, config, ledger, plan);
+  add_traffic(s, config, ledger, plan);
+  // Selectors that match nothing are errors here, too.
+  (void)build_faults(s, topology, config,
+                     plan.workload || collectives ? &loaded.import.job : nullptr);
+  if (!s.faults.empty()) {
+    plan.warnings.emplace_back("faults are not planned for: the figures are those without them");
+  }
   ledger.finish(plan);
   if (plan.messages == 0) plan.warnings.emplace_back("nothing communicates");
-  plan.wall_s = static_cast<double>(plan.transmissions) / Plan::kTransmissionsPerSecond;
+  plan.engine = s.engine.kind;
+  if (plan.engine == "packet") {
+    plan.wall_s = static_cast<double>(plan.transmissions) / Plan::kTransmissionsPerSecond;
+  }
   plan.memory_bytes = memory_estimate(plan);
   return plan;
 }

@@ -74,11 +74,12 @@ struct Plan {
   double busiest_s = 0;  ///< busy time of the first: no run can be shorter
 
   // what the run costs
+  std::string engine;  ///< `wall_s` is known for "packet" only
   uint64_t messages = 0;
   uint64_t queue_pairs = 0;
   int64_t payload = 0, data_packets = 0, ack_packets = 0;
   int64_t transmissions = 0;  ///< one per packet and link; without repeats, CNPs and PFC frames
-  double wall_s = 0;          ///< transmissions / kTransmissionsPerSecond
+  double wall_s = 0;          ///< transmissions / kTransmissionsPerSecond; 0: not known
   uint64_t memory_bytes = 0;
   std::vector<std::string> warnings;
 
@@ -87,7 +88,7 @@ struct Plan {
   static constexpr double kTransmissionsPerSecond = 5e6;
 };
 
-/// Throws UserError where run_scenario would.
+/// Throws UserError where run_scenario would, but for a trace in which nothing takes any time.
 Plan make_plan(const Scenario& scenario);
 
 std::string plan_text(const Plan& plan);

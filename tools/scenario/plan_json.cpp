@@ -123,14 +123,15 @@ std::string plan_json(const Plan& p) {
                        {"link_transmissions", l.transmissions}});
   }
   doc["links"] = {{"tiers", tiers}, {"busiest", busiest}};
-  doc["run"] = {{"messages", p.messages},
+  doc["run"] = {{"engine", text(p.engine)},
+                {"messages", p.messages},
                 {"queue_pairs", p.queue_pairs},
                 {"data_packets", p.data_packets},
                 {"ack_packets", p.ack_packets},
                 {"link_transmissions", p.transmissions},
                 {"least_simulated_time_s", p.busiest_s},
                 {"assumed_link_transmissions_per_s", Plan::kTransmissionsPerSecond},
-                {"estimated_wall_time_s", p.wall_s},
+                {"estimated_wall_time_s", p.engine == "packet" ? Json(p.wall_s) : Json(nullptr)},
                 {"estimated_memory_bytes", p.memory_bytes}};
   return doc.dump(1) + "\n";
 }

@@ -170,7 +170,8 @@ std::string plan_text(const Plan& p) {
   links(p, out);
 
   out += "\nWhat a run takes\n";
-  table({{"messages", grouped(p.messages)},
+  table({{"engine", p.engine},
+         {"messages", grouped(p.messages)},
          {"queue pairs", grouped(p.queue_pairs)},
          {"data packets", count(p.data_packets)},
          {"ACKs", count(p.ack_packets)},
@@ -179,8 +180,12 @@ std::string plan_text(const Plan& p) {
   out += "  not counted: retransmissions, CNPs, PFC frames\n";
   out += fmt::format("  simulated time   at least {:.4g} us (busiest link at line rate)\n",
                      p.busiest_s * 1e6);
-  out += fmt::format("  wall time        about {:.2g} s, at {:.0f} M transmissions per second\n",
-                     p.wall_s, Plan::kTransmissionsPerSecond / 1e6);
+  if (p.engine == "packet") {
+    out += fmt::format("  wall time        about {:.2g} s, at {:.0f} M transmissions per second\n",
+                       p.wall_s, Plan::kTransmissionsPerSecond / 1e6);
+  } else {
+    out += "  wall time        not estimated; the " + p.engine + " engine counts messages\n";
+  }
   out += fmt::format("  memory           about {}\n", report::volume(p.memory_bytes));
   return out;
 }

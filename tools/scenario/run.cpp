@@ -9,9 +9,12 @@
 #include <map>
 
 #include "chakra/reader.h"
+#include "network/engine.h"
 #include "network/packet/packet_fabric.h"
+#include "network/staged_fabric.h"
 #include "sim/registry.h"
 #include "sim/timeline.h"
+#include "tools/scenario/wiring.h"
 #include "workload/chakra_importer.h"
 #include "workload/collective_params.h"
 #include "workload/traffic.h"
@@ -83,42 +86,153 @@ class ProgressGate {
   Clock::time_point start_ = Clock::now();
 };
 
-void drain(Fabric& fabric) {
+/// What is still under way when nobody waits any more: late ACKs and pauses. A NIC that pauses
+/// without end never gets quiet: a millisecond is enough for what has to balance.
+void drain(Fabric& fabric, bool faulty) {
   std::vector<Completion> ignored;
-  while (fabric.next_event() != Time::infinity()) fabric.advance(Time::infinity(), ignored);
+  Time limit = Time::infinity();
+  while (fabric.next_event() < limit) {
+    if (faulty && limit == Time::infinity()) limit = fabric.next_event() + Time::ms(1);
+    fabric.advance(limit, ignored);
+  }
 }
 
-void run_traffic(const std::vector<Flow>& flows, Fabric& fabric, ProgressGate& progress,
+std::string cut_off(Time until, uint64_t done, uint64_t total, const char* what) {
+  return "cut off at " + print_time(until) + " by simulation.until, with " + std::to_string(done) +
+         " of " + std::to_string(total) + " " + what + " done";
+}
+
+/// Runs until no flow is left that the run waits for.
+void run_traffic(StagedFabric& fabric, size_t flows, Time until, ProgressGate& progress,
                  Result& result) {
-  for (size_t i = 0; i < flows.size(); ++i) {
-    Transfer t;
-    t.src = flows[i].src;
-    t.dst = flows[i].dst;
-    t.size = Bytes(flows[i].bytes);
-    t.channel = static_cast<uint32_t>(i);
-    t.owner = static_cast<uint32_t>(i);
-    fabric.start(t, flows[i].start);
-    result.flow_owner.push_back("flow " + std::to_string(i));
-  }
   // Large fabrics do more per simulated time; an interrupt should not wait for it.
   const int64_t ranks = std::max<int64_t>(1, result.ranks);
   const Time slice = Time::ns(std::clamp<int64_t>(12'800'000 / ranks, 1'000, 200'000));
-  std::vector<Completion> completions;
+  std::vector<Completion> none;  // of a job
   Time now;
   while (fabric.outstanding() > 0) {
     const Time next = fabric.next_event();
     if (next == Time::infinity()) throw SimulationError("hang: " + fabric.describe_stall());
-    completions.clear();
-    now = fabric.advance(std::max(next, now) + slice, completions);
-    if (!completions.empty()) result.end = now;
-    if (!progress(now, flows.size() - fabric.outstanding())) {
+    const auto done = [&] { return std::min(flows, fabric.flows_done()); };
+    if (next > until) {
+      result.end = until;
+      result.incomplete_reason = cut_off(until, done(), flows, "flows");
+      return;
+    }
+    now = fabric.advance(std::min(std::max(next, now) + slice, until), none);
+    if (!progress(now, done())) {
       result.end = now;
       result.incomplete_reason = "interrupted at " + print_time(now);
       return;
     }
   }
-  drain(fabric);
+  result.end = fabric.last_flow_progress();
   result.complete = true;
+}
+
+std::vector<TimedFlow> timed(const std::vector<Flow>& flows, bool beside_job) {
+  std::vector<TimedFlow> out;
+  for (size_t i = 0; i < flows.size(); ++i) {
+    const Flow& f = flows[i];
+    TimedFlow t;
+    t.transfer.src = f.src;
+    t.transfer.dst = f.dst;
+    t.transfer.size = Bytes(f.bytes);
+    // A queue pair of its own for every flow; a job numbers its channels from 0.
+    t.transfer.channel = static_cast<uint32_t>(i) + (beside_job ? 0x80000000U : 0);
+    t.transfer.traffic_class = f.traffic_class;
+    t.start = f.start;
+    t.background = f.background;
+    t.repeat = f.repeat;
+    t.period = f.period;
+    out.push_back(t);
+  }
+  return out;
+}
+
+/// Records of flows, labelled, behind those of the job.
+void add_flows(const StagedFabric& fabric, Result& r) {
+  const auto base = static_cast<uint32_t>(r.flow_owner.size());
+  uint32_t labels = 0;
+  for (const bool background : {false, true}) {
+    for (TransferRecord f : fabric.flow_records(background)) {
+      labels = std::max(labels, f.owner + 1);
+      f.owner += base;
+      (background ? r.background : r.flows).push_back(f);
+    }
+  }
+  for (uint32_t i = 0; i < labels; ++i) r.flow_owner.push_back("flow " + std::to_string(i));
+}
+
+void add_pauses(const std::vector<PauseRecord>& pauses, const Topology& topology, bool asked,
+                Result& r) {
+  r.pauses_asked = asked;
+  const auto name = [&](uint32_t port) {
+    if (port == PauseRow::kNone) return;
+    r.port_names.try_emplace(port, topology.nodes()[topology.from(port)].name + " -> " +
+                                       topology.nodes()[topology.to(port)].name);
+  };
+  for (const PauseRecord& p : pauses) {
+    r.pauses.push_back({Time::ps(p.from_ps), p.to_ps < 0 ? Time::infinity() : Time::ps(p.to_ps),
+                        p.stopped, p.because, p.traffic_class});
+    name(p.stopped);
+    name(p.because);
+  }
+}
+
+bool computes(const Job& job) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankProgram& p) {
+    return std::any_of(p.graph->ops.begin(), p.graph->ops.end(), [](const Op& op) {
+      return op.kind == OpKind::compute || op.kind == OpKind::memory;
+    });
+  });
+}
+
+/// What the engine leaves out, and how far off that is known to be.
+template <class Note>
+void engine_notes(const Scenario& s, const Topology& topology, const Note& note) {
+  const std::string& engine = s.engine.kind;
+  if (engine == "packet") {
+    note("engine",
+         "packet: every packet on every link is simulated, no shortcut was taken; flow completion "
+         "times of the public ns-3 tables are reproduced (tools/bench golden)",
+         false);
+    if (topology.count(NodeKind::scale_up) > 0) {
+      note("scale-up",
+           "the NVLink-class switch is modelled as a lossless packet switch, without "
+           "congestion control",
+           false);
+    }
+    return;
+  }
+  if (engine == "flow") {
+    note("engine",
+         "flow: messages share links max-min fairly, at once and ideally; published flow-level "
+         "models are 10-25 % off; against packets this one measured 0-6 % under PFC alone and up "
+         "to 28 % too fast under DCQCN (tools/bench fidelity, docs/engines.md)",
+         true);
+  } else {
+    note("engine",
+         engine +
+             ": every message has its route to itself, so that times are too short wherever links "
+             "are shared, by any factor (35-99 % in the shared cases of tools/bench fidelity)",
+         true);
+  }
+  note("not modelled",
+       "packets, queues, PFC, ECN, congestion control, windows and losses; packet counts are what "
+       "the sizes come to",
+       true);
+  const bool lossy = std::any_of(topology.links().begin(), topology.links().end(),
+                                 [](const TopologyLink& l) { return l.loss_rate > 0; });
+  if (lossy) note("not modelled", "the loss rates of links in the topology", true);
+}
+
+bool random_losses(const Scenario& s, const Topology& topology) {
+  return std::any_of(
+             s.faults.begin(), s.faults.end(),
+             [](const ModelChoice& f) { return f.kind == "link-loss" || f.kind == "link-ber"; }) ||
+         std::any_of(topology.links().begin(), topology.links().end(),
+                     [](const TopologyLink& l) { return l.loss_rate > 0; });
 }
 
 void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& topology,
@@ -168,23 +282,35 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
            false);
     }
   }
-  note("engine",
-       "packet: every packet on every link is simulated, no shortcut was taken; flow completion "
-       "times of the public ns-3 tables are reproduced (tools/bench golden)",
-       false);
-  if (topology.count(NodeKind::scale_up) > 0) {
-    note("scale-up",
-         "the NVLink-class switch is modelled as a lossless packet switch, without "
-         "congestion control",
+  engine_notes(s, topology, note);
+  if (!r.packets_modelled) {
+    note("seed",
+         "no random draw decided anything in this run, except where the hash of ECMP chose a path",
          false);
-  }
-  if (r.totals.ecn_marks > 0 && config.pmax_q32 < (uint64_t{1} << 32)) {
+  } else if (r.totals.ecn_marks > 0 && config.pmax_q32 < (uint64_t{1} << 32)) {
     note("seed",
          "ECN marks are random: between seeds, means move by 1-2 %, single flows by tens "
          "of percent; this is one seed",
          true);
+  } else if (r.totals.drops > 0 && random_losses(s, topology)) {
+    note("seed", "losses are random; this is one seed", true);
   } else {
     note("seed", "no random draw decided anything in this run", false);
+  }
+  if (!s.faults.empty()) {
+    note("faults",
+         std::to_string(r.faults.size()) + " of " + std::to_string(r.faults_planned) +
+             " planned began before the end; what they drop is allowed, everything else is "
+             "lossless as usual. They are ideal: at once, on exactly these parts, and new routes " +
+             print_time(Time::ps(config.convergence_ps)) + " after a link event",
+         true);
+  }
+  if (!r.background.empty()) {
+    note("background",
+         std::to_string(r.background.size()) +
+             " transfers ran beside; the run did not wait for them, and those under way at its end "
+             "were cut off",
+         false);
   }
   for (const auto& w : r.warnings) note("warning", w, true);
 }
@@ -226,6 +352,8 @@ Topology build_topology(const Scenario& s, uint32_t ranks) {
                               " GPUs; raise cluster.nodes or leave it out"
                         : "use a larger topology");
   }
+  apply_wiring(t, s);
+  apply_placement(t, s, ranks);
   return t;
 }
 
@@ -266,19 +394,38 @@ Workload load_workload(const Scenario& s) {
   return w;
 }
 
-bool is_collective_traffic(const Scenario& s) {
-  size_t n = 0;
-  for (const ModelChoice& t : s.traffic) n += t.kind == "collective" ? 1 : 0;
-  if (n != 0 && n != s.traffic.size()) {
-    throw UserError(s.traffic[0].pos, "collectives beside other traffic patterns are not built yet",
-                    "put them into scenarios of their own");
+std::vector<Params> collective_entries(const Scenario& s) {
+  std::vector<Params> entries;
+  for (const ModelChoice& t : s.traffic) {
+    if (t.kind != "collective") continue;
+    if (!s.chakra.empty()) {
+      throw UserError(t.pos, "collectives of traffic beside a workload are not built yet",
+                      "use another pattern, or a scenario of its own");
+    }
+    entries.push_back(t.params);
   }
-  return n != 0;
+  return entries;
+}
+
+StepFaults build_faults(const Scenario& s, const Topology& topology, const PacketConfig& config,
+                        const Job* job) {
+  StepFaults faults;
+  for (const ModelChoice& f : s.faults) {
+    FaultRequest request{topology, config, 0, job != nullptr, false, f.pos};
+    if (job != nullptr) {
+      request.ranks = static_cast<uint32_t>(job->ranks.size());
+      request.computes = computes(*job);
+    }
+    Registry::instance().factory<FaultFactory>("fault", f.kind)(request, f.params, faults);
+  }
+  faults.finish(topology, config);
+  return faults;
 }
 
 std::vector<Flow> build_flows(const Scenario& s, uint32_t ranks) {
   std::vector<Flow> flows;
   for (const ModelChoice& t : s.traffic) {
+    if (t.kind == "collective") continue;
     if (ranks < 2) {
       throw UserError(t.pos,
                       "traffic needs at least 2 ranks, the fabric has " + std::to_string(ranks),
@@ -286,15 +433,17 @@ std::vector<Flow> build_flows(const Scenario& s, uint32_t ranks) {
     }
     const TrafficRequest request{ranks, s.seed, s.base_dir, t.pos};
     const auto& make = Registry::instance().factory<TrafficFactory>("traffic", t.kind);
-    const auto more = make(request, t.params);
+    auto more = make(request, t.params);
+    apply_common(t.params, more);
     flows.insert(flows.end(), more.begin(), more.end());
   }
   return flows;
 }
 
 PacketConfig packet_config(const Scenario& s) {
-  return make_packet_config(s.transport.params, s.congestion.kind, s.congestion.params,
-                            s.ecmp.params, s.buffer.params, s.pfc.params, s.ecn.params, s.seed);
+  return make_packet_config({s.transport.params, s.congestion.kind, s.congestion.params,
+                             s.ecmp.kind, s.ecmp.params, s.buffer.params, s.pfc.params,
+                             s.ecn.params, s.seed});
 }
 
 Result run_scenario(const Scenario& s, const RunHooks& hooks) {
@@ -302,7 +451,8 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   Result r;
   r.scenario_name = s.name;
   r.scenario_file = s.file;
-  r.engine = "packet";
+  r.engine = s.engine.kind;
+  r.packets_modelled = s.engine.kind == "packet";
   r.seed = s.seed;
   r.settings = s.settings;
   r.warnings = s.warnings;
@@ -314,6 +464,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     Workload loaded = load_workload(s);
     import = std::move(loaded.import);
     compute = std::move(loaded.compute);
+    r.load_wall_s = seconds_since(started);
     r.compute_source = compute->source();
     r.rank_classes = static_cast<uint32_t>(import.rank_classes);
   } else {
@@ -342,24 +493,42 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   }
 
   r.complete_at_last_ack = !config.complete_at_receiver;
-  PacketFabric fabric(topology, config);
-  fabric.record_rates(hooks.rates);
-  if (s.link_window > Time()) fabric.record_links(s.link_window);
-  const bool collectives = is_collective_traffic(s);
+  const auto& make = Registry::instance().factory<EngineFactory>("engine", s.engine.kind);
+  const std::unique_ptr<Fabric> owned = make(topology, config, s.engine.params);
+  Fabric& fabric = *owned;
+  auto* const packet = dynamic_cast<PacketFabric*>(owned.get());  // null: another engine
+  if (packet != nullptr) {
+    packet->record_rates(hooks.rates);
+    if (s.link_window > Time()) packet->record_links(s.link_window);
+  }
+  const auto entries = collective_entries(s);
+  const bool collectives = !entries.empty();
   if (collectives) {
-    std::vector<Params> entries;
-    for (const auto& t : s.traffic) entries.push_back(t.params);
     import.job = collective_job(s.name, r.ranks, entries);
     compute = Registry::instance().factory<ComputeFactory>("compute", "trace")(Params(), s.device);
   }
-  const auto flows = workload || collectives ? std::vector<Flow>() : build_flows(s, r.ranks);
+  const bool job = workload || collectives;
+  // Flows may go to any GPU, not only to those of a workload.
+  const auto hosts = static_cast<uint32_t>(topology.hosts().size());
+  const std::vector<TimedFlow> flows = timed(build_flows(s, hosts), job);
+  const StepFaults faults = build_faults(s, topology, config, job ? &import.job : nullptr);
+  r.faults_planned = faults.records().size();
+  std::vector<PauseRecord> pauses;
+  if (packet != nullptr && s.pauses) packet->record_pauses(&pauses);
+  StagedFabric staged(fabric, flows, faults.changes(),
+                      [&](const FabricChange& change) { packet->schedule(change); });
   r.setup_wall_s = seconds_since(started);
   const auto run_started = Clock::now();
 
   // A trace viewer zooms in, the picture of the report does not.
   SpanKeeper spans(s.perfetto ? 2'000'000 : 200'000);
   uint64_t timeline_fingerprint = 0;
-  if (workload || collectives) {
+  const bool faulty = !faults.records().empty();
+  const auto settle = [&] {
+    if (!staged.background_left()) drain(fabric, faulty);
+    fabric.check_conservation();
+  };
+  if (job) {
     uint64_t ops = 0;
     for (const auto& p : import.job.ranks) ops += p.graph->ops.size();
     ProgressGate progress(hooks, fabric, ops);
@@ -368,44 +537,60 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     options.placement.server = std::make_shared<std::vector<uint32_t>>(topology.servers());
     options.eager_sends = s.eager_sends;
     options.collective_timeout = s.collectives.time("timeout");
-    options.progress = [&](Time now, uint64_t done) { return progress(now, done); };
+    options.traffic_class = static_cast<uint8_t>(s.collectives.integer("class"));
+    if (!faults.gpus().empty()) options.faults = &faults.gpus();
+    bool cut = false;
+    options.progress = [&](Time now, uint64_t done) {
+      cut = now >= s.until;
+      return !cut && progress(now, done);
+    };
     const auto selector = make_collective_selector(s.collectives);
-    Timeline timeline(import.job, fabric, *compute, *selector, options);
+    // Alone, a job needs nobody between it and the fabric.
+    const bool alone = flows.empty() && faults.changes().empty();
+    Fabric& beneath = alone ? fabric : staged;
+    Timeline timeline(import.job, beneath, *compute, *selector, options);
     try {
       r.complete = timeline.run(&spans);
       if (r.complete) {
-        drain(fabric);
-        fabric.check_conservation();
+        settle();
       } else {
-        r.incomplete_reason = "interrupted after " + std::to_string(timeline.ops_done()) + " of " +
-                              std::to_string(ops) + " ops";
+        r.incomplete_reason = cut ? cut_off(s.until, timeline.ops_done(), ops, "ops")
+                                  : "interrupted after " + std::to_string(timeline.ops_done()) +
+                                        " of " + std::to_string(ops) + " ops";
       }
     } catch (const SimulationError& e) {
       r.complete = false;
       r.incomplete_reason = e.what();
     }
-    r.end = timeline.end();
+    r.end = std::max(
+        {timeline.end(), staged.last_flow_progress(), r.complete ? Time() : staged.reached()});
     r.step_time = timeline.end();
     r.rank_times = timeline.rank_times();
     r.collectives = timeline.collectives();
     r.flow_owner = timeline.owners();
     timeline_fingerprint = timeline.fingerprint();
+    r.flows = alone ? fabric.transfers() : staged.transfers();
   } else {
     ProgressGate progress(hooks, fabric, flows.size());
     try {
-      run_traffic(flows, fabric, progress, r);
-      if (r.complete) fabric.check_conservation();
+      run_traffic(staged, flows.size(), s.until, progress, r);
+      if (r.complete) settle();
     } catch (const SimulationError& e) {
       r.complete = false;
       r.incomplete_reason = e.what();
+      r.end = std::max(r.end, staged.reached());
     }
+  }
+  if (!flows.empty()) add_flows(staged, r);
+  for (const FaultRecord& f : faults.records()) {
+    if (f.at <= r.end) r.faults.push_back(f);
   }
   r.wall_s = seconds_since(run_started);
   r.totals = fabric.totals();
-  r.flows = fabric.transfers();
   r.links = fabric.links();
+  add_pauses(pauses, topology, s.pauses, r);
   r.perfetto = s.perfetto;
-  r.link_series = fabric.take_link_series();
+  if (packet != nullptr) r.link_series = packet->take_link_series();
   if (r.link_series.window != r.link_series.asked) {
     r.warnings.push_back("output.telemetry.links: windows of " + print_time(r.link_series.asked) +
                          " would give more than " + std::to_string(LinkTelemetry::kMostRows) +
@@ -425,10 +610,14 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
         break;
       }
     }
+    if (workload && r.end.ps() == 0) {
+      throw UserError(s.workload_pos, "nothing takes any time in " + s.chakra,
+                      "its nodes carry no durations, FLOPs, memory traffic or communication; is "
+                      "this the trace that you meant?");
+    }
     if (r.end.ps() == 0) {
       r.complete = false;
-      r.incomplete_reason =
-          "nothing took any time: the trace has no durations, FLOPs or communication";
+      r.incomplete_reason = "nothing took any time";
     }
   }
   if (workload && r.totals.transmissions == 0) {

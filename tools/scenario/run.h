@@ -4,8 +4,10 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "chakra/trace.h"
+#include "faults/step_faults.h"
 #include "network/packet/domain.h"
 #include "network/topology.h"
 #include "tools/report/result.h"
@@ -42,14 +44,17 @@ struct Workload {
 /// Reads the trace of a scenario that has one.
 Workload load_workload(const Scenario& scenario);
 
-/// The flows of a scenario's traffic, in order of issue.
+/// The flows of a scenario's traffic, collectives left out, in order of issue.
 std::vector<Flow> build_flows(const Scenario& scenario, uint32_t ranks);
 
 PacketConfig packet_config(const Scenario& scenario);
 
-/// True when the traffic is a list of collectives, which run as a job. Throws UserError when they
-/// are mixed with other patterns.
-bool is_collective_traffic(const Scenario& scenario);
+/// The collectives of a scenario's traffic, which run as a job; none where there is a workload.
+std::vector<Params> collective_entries(const Scenario& scenario);
+
+/// The faults of a scenario, resolved. `job` null: flows only.
+StepFaults build_faults(const Scenario& scenario, const Topology& topology,
+                        const PacketConfig& config, const Job* job);
 
 /// Runs to the end. A hang, a drop in a lossless class or an interrupt does not throw: the Result
 /// then holds what was done so far, with `complete` false and the reason. Bad input throws

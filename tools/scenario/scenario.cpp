@@ -8,6 +8,7 @@
 #include <set>
 
 #include "sim/registry.h"
+#include "tools/scenario/scenario_keys.h"
 #include "workload/collective_params.h"
 
 namespace trainyard {
@@ -187,8 +188,12 @@ ModelChoice read_model(Block& block, const std::string& category, const std::str
 void list_setting(Scenario& s, const std::string& key, const std::string& value,
                   const Origin& origin, const std::string& source = {}) {
   s.settings.emplace_back(key, value + "  (" + origin_text(origin) + ")");
-  const bool by_default = origin.kind == Origin::Kind::default_value;
-  s.resolved.push_back({key, value, origin, by_default ? source : ""});
+  std::string from;
+  if (origin.kind == Origin::Kind::default_value) {
+    const ParamSpec* own = find_scenario_key(key);
+    from = source.empty() && own != nullptr ? own->source : source;
+  }
+  s.resolved.push_back({key, value, origin, from});
 }
 
 void list_settings(Scenario& s, const std::string& prefix, const Params& params) {
@@ -218,6 +223,19 @@ std::string slug(const std::string& name) {
   return out.empty() ? "run" : out;
 }
 
+/// Sub-blocks of the preset that describe another kind than the user asks for say nothing.
+void drop_other_kinds(ConfigNode& preset, const ConfigNode& user) {
+  auto& entries = preset.entries;
+  const auto is_other = [&](const auto& entry) {
+    const ConfigNode* mine = user.find(entry.key);
+    if (mine == nullptr || mine->kind != Kind::map || entry.value.kind != Kind::map) return false;
+    const ConfigNode* kind = mine->find("kind");
+    const ConfigNode* preset_kind = entry.value.find("kind");
+    return kind != nullptr && preset_kind != nullptr && kind->text != preset_kind->text;
+  };
+  entries.erase(std::remove_if(entries.begin(), entries.end(), is_other), entries.end());
+}
+
 /// Puts configs/<folder>/<name>.yaml under the user's keys of `block`.
 void merge_preset(ConfigNode& block, const std::string& folder, const std::string& key) {
   const ConfigNode* name = block.find(key);
@@ -241,32 +259,37 @@ void merge_preset(ConfigNode& block, const std::string& folder, const std::strin
                     "known: " + known);
   }
   ConfigNode preset = load_yaml(file.string(), Origin::Kind::preset);
+  drop_other_kinds(preset, block);
   merge(preset, block);
   block = std::move(preset);
 }
 
 void read_cluster(Block& root, Scenario& s) {
-  using PT = ParamType;
   Block b = root.block("cluster");
   s.cluster_pos = b.pos();
-  const Params nodes = b.one({"nodes", PT::integer, "auto", "1", "1000000", {"auto"}, "", ""});
+  const Params nodes = b.one(scenario_key("cluster.nodes"));
   if (!nodes.is_word("nodes", "auto")) s.nodes = static_cast<uint32_t>(nodes.integer("nodes"));
-  const Params gpus = b.one({"gpus_per_node", PT::integer, "8", "1", "1024", {}, "", ""});
+  const Params gpus = b.one(scenario_key("cluster.gpus_per_node"));
   s.gpus_per_node = static_cast<uint32_t>(gpus.integer("gpus_per_node"));
-  const Params nics = b.one({"nics_per_node", PT::integer, "auto", "1", "1024", {"auto"}, "", ""});
+  const Params nics = b.one(scenario_key("cluster.nics_per_node"));
   s.nics_per_node = nics.is_word("nics_per_node", "auto")
                         ? s.gpus_per_node
                         : static_cast<uint32_t>(nics.integer("nics_per_node"));
-  const std::string device = b.text("device", "h100-sxm");
+  const std::string device = b.text("device", scenario_key("cluster.device").default_value);
   s.device = load_device(device, b.key_pos("device"));
-  const Params placement =
-      b.one({"placement", PT::choice, "contiguous", "", "", {"contiguous"}, "", ""});
+  s.placement = b.text("placement", s.placement);
+  s.placement_pos = b.key_pos("placement");
+  const bool from_file = s.placement.rfind("file:", 0) == 0 && s.placement.size() > 5;
+  if (s.placement != "contiguous" && s.placement != "striped" && !from_file) {
+    throw UserError(s.placement_pos, "cluster.placement: '" + s.placement +
+                                         "' is not one of: contiguous, striped, file:PATH");
+  }
   b.finish();
   list_settings(s, "cluster.", nodes);
   list_settings(s, "cluster.", gpus);
   list_settings(s, "cluster.", nics);
   list_setting(s, "cluster.device", device, b.origin("device"));
-  list_settings(s, "cluster.", placement);
+  list_setting(s, "cluster.placement", s.placement, b.origin("placement"));
 }
 
 void read_fabric(Block& root, Scenario& s) {
@@ -283,11 +306,6 @@ void read_fabric(Block& root, Scenario& s) {
   Block congestion = transport.block("congestion");
   s.congestion = read_model(congestion, "congestion", "kind", "dcqcn");
   Block lb = transport.block("load_balancing");
-  if (const auto* qps = lb.peek("qps"); qps != nullptr && qps->kind == Kind::scalar) {
-    Params given({{"qps", ParamType::integer, "1", "1", "65535", {}, "", ""}});
-    given.set("qps", qps->text, qps->origin);
-    if (given.integer("qps") > 1) not_built(lb.key_pos("qps"), lb.full("qps") + " above 1");
-  }
   s.ecmp = read_model(lb, "load_balancing", "kind", "ecmp");
   s.transport.category = "transport";
   s.transport.kind = "rocev2";
@@ -314,8 +332,33 @@ void read_fabric(Block& root, Scenario& s) {
   fabric.finish();
 }
 
+void read_wiring(Block& root, Scenario& s) {
+  Block b = root.block("wiring");
+  s.nic_order = b.text("nic_order", "");
+  s.nic_order_pos = b.key_pos("nic_order");
+  if (!s.nic_order.empty()) {
+    list_setting(s, "wiring.nic_order", s.nic_order, b.origin("nic_order"));
+  }
+  const ConfigNode* list = b.take("swap");
+  b.finish();
+  if (list == nullptr || list->kind == Kind::null) return;
+  const auto malformed = [](const SourcePos& pos) {
+    return UserError(pos, "wiring.swap must be a list of pairs of NICs",
+                     "write 'swap: [[node3.nic0, node3.nic1]]'");
+  };
+  if (list->kind != Kind::list) throw malformed(list->origin.pos);
+  for (const ConfigNode& pair : list->items) {
+    if (pair.kind != Kind::list || pair.items.size() != 2 || pair.items[0].kind != Kind::scalar ||
+        pair.items[1].kind != Kind::scalar) {
+      throw malformed(pair.origin.pos);
+    }
+    s.swaps.push_back({pair.items[0].text, pair.items[1].text, pair.origin.pos});
+    list_setting(s, "wiring.swap[" + std::to_string(s.swaps.size() - 1) + "]",
+                 s.swaps.back().a + " with " + s.swaps.back().b, pair.origin);
+  }
+}
+
 void read_workload(Block& root, Scenario& s) {
-  using PT = ParamType;
   Block b = root.block("workload");
   s.workload_pos = b.pos();
   for (const char* key :
@@ -331,23 +374,15 @@ void read_workload(Block& root, Scenario& s) {
   }
   const std::string groups = b.text("groups", "");
   if (!groups.empty()) s.group_file = relative_to(s.base_dir, groups);
-  const Params element = b.one({"element_bytes", PT::integer, "auto", "1", "16", {"auto"}, "", ""});
+  const Params element = b.one(scenario_key("workload.element_bytes"));
   s.element_bytes = element.is_word("element_bytes", "auto") ? 0 : element.integer("element_bytes");
-  const Params strict = b.one({"strict", PT::boolean, "false", "", "", {}, "", ""});
+  const Params strict = b.one(scenario_key("workload.strict"));
   s.strict = strict.boolean("strict");
-  const Params order = b.one({"launch_order",
-                              PT::choice,
-                              "after_compute",
-                              "",
-                              "",
-                              {"blocking", "after_compute", "free"},
-                              "",
-                              ""});
+  const Params order = b.one(scenario_key("workload.launch_order"));
   s.launch_order = order.is_word("launch_order", "blocking") ? LaunchOrder::blocking
                    : order.is_word("launch_order", "free")   ? LaunchOrder::free
                                                              : LaunchOrder::after_compute;
-  const Params sends =
-      b.one({"sends", PT::choice, "eager", "", "", {"eager", "rendezvous"}, "", ""});
+  const Params sends = b.one(scenario_key("workload.sends"));
   s.eager_sends = sends.is_word("sends", "eager");
   b.finish();
   if (!chakra.empty()) {
@@ -389,14 +424,70 @@ void read_traffic(Block& root, Scenario& s) {
   }
 }
 
+void read_faults(Block& root, Scenario& s) {
+  const ConfigNode* list = root.take("faults");
+  if (list == nullptr || list->kind == Kind::null) return;
+  if (list->kind != Kind::list) {
+    throw UserError(list->origin.pos, "faults must be a list",
+                    "write 'faults:' and below it '- {at: 1ms, kind: link-down, where: ...}'");
+  }
+  for (size_t i = 0; i < list->items.size(); ++i) {
+    const std::string path = "faults[" + std::to_string(i) + "]";
+    Block b(&list->items[i], path, list->origin.pos);
+    if (!b.present()) throw UserError(list->origin.pos, path + " is empty");
+    const std::string kind = b.text("kind", "");
+    if (kind.empty()) {
+      std::string known;
+      for (const auto& n : Registry::instance().names("fault")) {
+        known += (known.empty() ? "" : ", ") + n;
+      }
+      throw UserError(b.pos(), "a fault needs a kind", "known: " + known);
+    }
+    s.faults.push_back(read_model(b, "fault", "kind", kind));
+    list_setting(s, path + ".kind", kind, b.origin("kind"));
+    list_settings(s, path + ".", s.faults.back().params);
+  }
+}
+
+/// Data classes exist, and only background traffic repeats.
+void check_traffic(const Scenario& s) {
+  const int64_t classes = s.buffer.params.integer("classes");
+  const auto check_class = [&](const Params& p) {
+    if (p.integer("class") < classes) return;
+    throw UserError(p.origin("class").pos,
+                    "class " + p.text("class") + " does not exist, switches have " +
+                        std::to_string(classes) + (classes == 1 ? " class" : " classes"),
+                    "raise fabric.switch.classes");
+  };
+  check_class(s.collectives);
+  bool foreground = !s.chakra.empty();
+  for (const ModelChoice& t : s.traffic) {
+    const bool background = t.kind != "collective" && t.params.boolean("background");
+    foreground = foreground || !background;
+    if (t.kind == "collective") continue;
+    check_class(t.params);
+    if (!background && !t.params.is_word("repeat", "false")) {
+      throw UserError(t.params.origin("repeat").pos, "traffic that repeats would never end",
+                      "add 'background: true': the run then ends with the rest");
+    }
+  }
+  if (!foreground && !s.traffic.empty()) {
+    throw UserError(s.traffic[0].pos, "all traffic is in the background: the run would end at once",
+                    "add a workload, or traffic without 'background: true'");
+  }
+}
+
 void read_simulation(Block& root, Scenario& s) {
   Block b = root.block("simulation");
   const std::string engine = b.text("engine", "packet");
-  if (engine != "packet") {
-    const bool planned = engine == "flow" || engine == "analytic" || engine == "ns3";
-    if (planned) not_built(b.key_pos("engine"), "simulation.engine: " + engine);
+  if (engine == "ns3") not_built(b.key_pos("engine"), "simulation.engine: " + engine);
+  if (Registry::instance().find("engine", engine) == nullptr) {
+    std::string known;
+    for (const auto& n : Registry::instance().names("engine")) {
+      known += (known.empty() ? "" : ", ") + n;
+    }
     throw UserError(b.key_pos("engine"), "unknown engine '" + engine + "'",
-                    "known: packet (flow, analytic and ns3 are not built yet)");
+                    "known: " + known + " (ns3 is not built yet)");
   }
   const std::string fast = b.text("fast_path", "none");
   if (fast != "none") {
@@ -407,18 +498,21 @@ void read_simulation(Block& root, Scenario& s) {
                     "known: none (exact and fast are not built yet)");
   }
   b.refuse("audit");
-  using PT = ParamType;
-  const Params seeds = b.one({"seeds", PT::integer, "1", "1", "1000000", {}, "", ""});
+  const Params seeds = b.one(scenario_key("simulation.seeds"));
   if (seeds.integer("seeds") > 1) not_built(b.key_pos("seeds"), "simulation.seeds above 1");
-  const Params threads = b.one({"threads", PT::integer, "auto", "1", "4096", {"auto"}, "", ""});
+  const Params threads = b.one(scenario_key("simulation.threads"));
   if (!threads.is_word("threads", "auto") && threads.integer("threads") > 1) {
     not_built(b.key_pos("threads"), "simulation.threads above 1");
   }
-  b.finish();
+  const Params until = b.one(scenario_key("simulation.until"));
+  if (!until.is_word("until", "none")) s.until = until.time("until");
+  s.engine = read_model(b, "engine", "engine", "packet");
   list_setting(s, "simulation.engine", engine, b.origin("engine"));
+  list_settings(s, "simulation.", s.engine.params);
   list_setting(s, "simulation.fast_path", fast, b.origin("fast_path"));
   list_settings(s, "simulation.", seeds);
   list_settings(s, "simulation.", threads);
+  list_settings(s, "simulation.", until);
 }
 
 }  // namespace
@@ -505,23 +599,26 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   if (s.base_dir.empty()) s.base_dir = ".";
   Block b(&root, "", SourcePos{path, 1});
   s.name = b.text("name", fs::path(path).stem().string());
-  const Params seed = b.one({"seed", ParamType::integer, "1", "0", "", {}, "", ""});
+  const Params seed = b.one(scenario_key("seed"));
   s.seed = static_cast<uint64_t>(seed.integer("seed"));
   list_setting(s, "name", s.name, b.origin("name"));
   list_settings(s, "", seed);
-  for (const char* key : {"faults", "reliability", "check", "sweep", "jobs", "memory", "storage",
-                          "wiring", "cost", "solve"}) {
+  for (const char* key :
+       {"reliability", "check", "sweep", "jobs", "memory", "storage", "cost", "solve"}) {
     b.refuse(key);
   }
   read_cluster(b, s);
   read_fabric(b, s);
+  read_wiring(b, s);
   read_workload(b, s);
   read_traffic(b, s);
+  read_faults(b, s);
 
   Block collectives = b.block("collectives");
   s.collectives = Params(collective_params());
   collectives.fill(s.collectives);
   list_settings(s, "collectives.", s.collectives);
+  check_traffic(s);
 
   Block compute = b.block("compute");
   compute.refuse("jitter");
@@ -542,30 +639,41 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   list_setting(s, "compute.model", s.compute.kind, compute.origin("model"));
   list_settings(s, "compute.", s.compute.params);
   read_simulation(b, s);
+  if (!s.faults.empty() && s.engine.kind != "packet") {
+    throw UserError(s.faults[0].pos, "engine " + s.engine.kind + " does not model faults",
+                    "remove them or use 'simulation: {engine: packet}'");
+  }
 
   Block output = b.block("output");
   const std::string dir = output.text("dir", "out/" + slug(s.name));
   s.output_dir = overrides.output_dir.empty() ? dir : overrides.output_dir;
-  const Params trace =
-      output.one({"trace", ParamType::choice, "none", "", "", {"none", "perfetto"}, "", ""});
+  const Params trace = output.one(scenario_key("output.trace"));
   s.perfetto = trace.text("trace") == "perfetto";
   Block telemetry = output.block("telemetry");
-  const Params windows =
-      telemetry.one({"links", ParamType::time, "off", "1ns", "1h", {"off"}, "", ""});
+  const Params windows = telemetry.one(scenario_key("output.telemetry.links"));
   if (!windows.is_word("links", "off")) s.link_window = windows.time("links");
+  if (s.link_window > Time() && s.engine.kind != "packet") {
+    throw UserError(windows.origin("links").pos,
+                    "the " + s.engine.kind + " engine keeps no time series of links",
+                    "remove output.telemetry.links or use 'simulation: {engine: packet}'");
+  }
+  const Params pauses = telemetry.one(scenario_key("output.telemetry.pauses"));
+  s.pauses = pauses.boolean("pauses");
+  if (s.pauses && s.engine.kind != "packet") {
+    throw UserError(pauses.origin("pauses").pos, "the " + s.engine.kind + " engine has no pauses",
+                    "remove output.telemetry.pauses or use 'simulation: {engine: packet}'");
+  }
   telemetry.refuse("qp");
   telemetry.finish();
   output.finish();
   list_settings(s, "output.", trace);
   list_settings(s, "output.telemetry.", windows);
+  list_settings(s, "output.telemetry.", pauses);
   b.finish();
 
-  if (s.chakra.empty() && s.traffic.empty()) {
+  if (s.chakra.empty() && s.traffic.empty() && !overrides.fabric_only) {
     throw UserError(SourcePos{path, 0}, "nothing to simulate",
                     "add 'workload: {chakra: PREFIX}', a traffic list, or --trace PREFIX");
-  }
-  if (!s.chakra.empty() && !s.traffic.empty()) {
-    not_built(b.key_pos("traffic"), "traffic beside a workload");
   }
   return s;
 }

@@ -33,6 +33,12 @@ struct Setting {
 /// "line 12", "preset rocev2.yaml:3", "command line", "default".
 std::string origin_text(const Origin& origin);
 
+/// Two NICs (or ports of them) whose cables are exchanged.
+struct WiringSwap {
+  std::string a, b;  ///< patterns of network/topology_select.h
+  SourcePos pos;
+};
+
 struct Scenario {
   std::string file, base_dir;
   std::string name;
@@ -42,10 +48,17 @@ struct Scenario {
   uint32_t nodes = 0;  ///< 0: as many as the workload needs
   uint32_t gpus_per_node = 8, nics_per_node = 8;
   SourcePos cluster_pos;
+  std::string placement = "contiguous";  ///< or "striped", "file:PATH"
+  SourcePos placement_pos;
   DeviceCard device;
 
   // fabric
   ModelChoice topology, congestion, transport, ecmp, buffer, pfc, ecn;
+
+  // wiring
+  std::string nic_order;  ///< a file; empty: none
+  SourcePos nic_order_pos;
+  std::vector<WiringSwap> swaps;
 
   // what runs
   std::string chakra;  ///< prefix, folder or pattern, made relative to the scenario file
@@ -56,13 +69,17 @@ struct Scenario {
   bool eager_sends = true;
   bool strict = false;
   std::vector<ModelChoice> traffic;
+  std::vector<ModelChoice> faults;  ///< category "fault", see faults/step_faults.h
 
+  ModelChoice engine;             ///< category "engine", see network/engine.h
+  Time until = Time::infinity();  ///< simulation.until
   Params collectives;
   ModelChoice compute;  ///< kind "auto" is settled when the trace is read
 
   std::string output_dir;
   bool perfetto = false;  ///< output.trace
   Time link_window;       ///< output.telemetry.links; zero: off
+  bool pauses = false;    ///< output.telemetry.pauses
   /// key -> "value    (origin)" for reports, in the order of the grammar.
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<Setting> resolved;  ///< the same, origin kept apart
@@ -74,6 +91,7 @@ struct ScenarioOverrides {
   std::vector<std::string> settings;  ///< "key=value"
   std::string trace;                  ///< replaces workload.chakra, relative to the current folder
   std::string output_dir;
+  bool fabric_only = false;  ///< accept a scenario in which nothing runs
 };
 
 /// Reads, merges presets, checks against the grammar. Throws UserError (file, line) for anything

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// Kinds of faults of hosts: nic-down, pfc-storm, slow-receiver, gpu-slow, gpu-stop.
+#include <algorithm>
+
+#include "faults/step_faults.h"
+#include "network/topology_select.h"
+#include "sim/registry.h"
+
+namespace trainyard {
+namespace {
+
+using PT = ParamType;
+
+/// NIC cables that `where` names.
+std::vector<uint32_t> nic_cables(const FaultRequest& r, const Params& p) {
+  const std::string& where = fault_where(r, p);
+  auto links = select_links(r.topology, where, p.origin("where").pos);
+  for (const uint32_t link : links) {
+    if (r.topology.is_nic_link(link)) continue;
+    const TopologyLink& l = r.topology.links()[link];
+    throw UserError(p.origin("where").pos,
+                    "'" + where + "' names the cable " + r.topology.nodes()[l.a].name + " - " +
+                        r.topology.nodes()[l.b].name + ", which is no NIC's",
+                    "write node3.nic5, or node3.nic5:port1 for one of its cables");
+  }
+  return links;
+}
+
+/// Ranks of the GPUs that `where` names.
+std::vector<uint32_t> gpu_ranks(const FaultRequest& r, const Params& p) {
+  const std::string& where = fault_where(r, p);
+  std::vector<uint32_t> ranks;
+  for (const uint32_t node : select_nodes(r.topology, where, p.origin("where").pos)) {
+    const auto& hosts = r.topology.hosts();
+    const auto at = std::find(hosts.begin(), hosts.end(), node);
+    if (at != hosts.end()) ranks.push_back(static_cast<uint32_t>(at - hosts.begin()));
+  }
+  if (ranks.empty()) {
+    throw UserError(p.origin("where").pos, "'" + where + "' names no GPU",
+                    "write rank17 or node3.gpu5");
+  }
+  const bool any =
+      std::any_of(ranks.begin(), ranks.end(), [&](uint32_t rank) { return rank < r.ranks; });
+  if (!any) {
+    throw UserError(p.origin("where").pos, "'" + where + "' names no GPU of the job",
+                    "it has ranks 0 to " + std::to_string(r.ranks - 1));
+  }
+  return ranks;
+}
+
+std::string gpus_name(const FaultRequest& r, const Params& p, const std::vector<uint32_t>& ranks) {
+  if (ranks.size() > 1) return p.text("where") + ": " + std::to_string(ranks.size()) + " GPUs";
+  return "rank " + std::to_string(ranks[0]) + " (" +
+         r.topology.nodes()[r.topology.hosts()[ranks[0]]].name + ")";
+}
+
+void nic_down(const FaultRequest& r, const Params& p, StepFaults& faults) {
+  const FaultSpan span = fault_span(p);
+  const auto links = nic_cables(r, p);
+  const bool stall = p.is_word("reaction", "stall");
+  for (const uint32_t link : links) {
+    if (stall)
+      faults.cable_loss(link, span.from, span.until, 1);
+    else
+      faults.cable_down(link, span.from, span.until);
+  }
+  faults.report({span.from, span.until, "nic-down", p.text("where"),
+                 std::to_string(links.size()) + (links.size() == 1 ? " cable" : " cables") +
+                     (stall ? " lose everything, nobody notices" : " down")});
+}
+
+void pfc_storm(const FaultRequest& r, const Params& p, StepFaults& faults) {
+  const FaultSpan span = fault_span(p);
+  const auto links = nic_cables(r, p);
+  if (r.config.pfc == PfcMode::off) {
+    throw UserError(r.pos, "a pfc-storm needs PFC, which is off", "see fabric.switch.pfc.mode");
+  }
+  for (const uint32_t link : links) faults.storm(link, span.from, span.until);
+  faults.report(
+      {span.from, span.until, "pfc-storm", p.text("where"), "pauses its switch without end"});
+}
+
+void slow_receiver(const FaultRequest& r, const Params& p, StepFaults& faults) {
+  const FaultSpan span = fault_span(p);
+  for (const uint32_t link : nic_cables(r, p)) {
+    faults.receiver(link, span.from, span.until, p.rate("rate"));
+  }
+  faults.report({span.from, span.until, "slow-receiver", p.text("where"),
+                 "takes data in at " + p.text("rate")});
+}
+
+void gpu_slow(const FaultRequest& r, const Params& p, StepFaults& faults) {
+  const FaultSpan span = fault_span(p);
+  if (!r.computes) {
+    throw UserError(r.pos, "gpu-slow slows compute down, and nothing computes in this scenario",
+                    "give it a workload");
+  }
+  const auto ranks = gpu_ranks(r, p);
+  for (const uint32_t rank : ranks) faults.gpu(rank, span.from, span.until, p.real("factor"));
+  faults.report({span.from, span.until, "gpu-slow", gpus_name(r, p, ranks),
+                 "compute takes " + p.text("factor") + " times as long"});
+}
+
+void gpu_stop(const FaultRequest& r, const Params& p, StepFaults& faults) {
+  const FaultSpan span = fault_span(p);
+  if (!r.has_ops) {
+    throw UserError(r.pos, "gpu-stop stops ops, and this scenario has flows only",
+                    "give it a workload or a collective");
+  }
+  const auto ranks = gpu_ranks(r, p);
+  for (const uint32_t rank : ranks) faults.gpu_stopped(rank, span.from, span.until);
+  faults.report({span.from, span.until, "gpu-stop", gpus_name(r, p, ranks), "computes nothing"});
+}
+
+const char* const kWhereNics = "NICs: node3.nic5, node[0-3].nic*; node3.nic5:port1 is one cable";
+const char* const kWhereGpus = "GPUs: rank17, node3.gpu5, node3.*";
+
+const RegisterModel<FaultFactory> kNic{
+    {"fault", "nic-down", "A NIC loses its cables, or one of them (node3.nic5:port1).", "DESIGN 7",
+     fault_params(kWhereNics,
+                  {{"reaction",
+                    PT::choice,
+                    "failover",
+                    "",
+                    "",
+                    {"failover", "stall"},
+                    "failover: the GPU's other NIC ports take over once the fabric has noticed "
+                    "(fabric.transport.load_balancing.convergence); without one traffic stalls "
+                    "until the NIC is back, or until the retry limit ends the run. stall: nobody "
+                    "notices, what is sent is lost",
+                    "DESIGN 7"}})},
+    nic_down};
+
+const RegisterModel<FaultFactory> kStorm{
+    {"fault", "pfc-storm",
+     "A broken NIC sends pauses without end: its switch may send it nothing, and the pause spreads "
+     "upstream. Watchdogs (fabric.switch.pfc) end it.",
+     "DESIGN 7", fault_params(kWhereNics, {})},
+    pfc_storm};
+
+const RegisterModel<FaultFactory> kReceiver{
+    {"fault", "slow-receiver",
+     "A host takes data in more slowly than it comes; its NIC buffers, then pauses its switch "
+     "(fabric.transport.receive_buffer).",
+     "DESIGN 7",
+     fault_params(kWhereNics, {{"rate",
+                                PT::rate,
+                                "10Gbps",
+                                "1Mbps",
+                                "",
+                                {},
+                                "at which the host takes data in",
+                                "our choice"}})},
+    slow_receiver};
+
+const RegisterModel<FaultFactory> kSlow{
+    {"fault", "gpu-slow",
+     "Compute and memory ops of a GPU take longer. An op under way is stretched for the part that "
+     "overlaps; factors of several faults multiply.",
+     "DESIGN 7",
+     fault_params(
+         kWhereGpus,
+         {{"factor", PT::real, "2", "1", "10000", {}, "by which times grow", "our choice"}})},
+    gpu_slow};
+
+const RegisterModel<FaultFactory> kStop{
+    {"fault", "gpu-stop",
+     "A GPU does nothing: no compute, no part in collectives. Without an end the job hangs, and "
+     "the "
+     "run fails after collectives.timeout, saying who waits for whom.",
+     "DESIGN 7", fault_params(kWhereGpus, {})},
+    gpu_stop};
+
+}  // namespace
+}  // namespace trainyard

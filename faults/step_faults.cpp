@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+#include "faults/step_faults.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trainyard {
+
+void StepFaults::add(What what, uint32_t link, Time from, Time until, double value) {
+  intervals_[{what, link}].push_back({from, until, value});
+}
+
+void StepFaults::cable_down(uint32_t link, Time from, Time until) {
+  add(What::down, link, from, until, 1);
+}
+void StepFaults::cable_rate(uint32_t link, Time from, Time until, double share) {
+  add(What::rate, link, from, until, share);
+}
+void StepFaults::cable_loss(uint32_t link, Time from, Time until, double probability) {
+  add(What::loss, link, from, until, probability);
+}
+void StepFaults::receiver(uint32_t link, Time from, Time until, Rate rate) {
+  add(What::receiver, link, from, until, static_cast<double>(rate.bps()));
+}
+void StepFaults::storm(uint32_t link, Time from, Time until) {
+  add(What::storm, link, from, until, 1);
+}
+
+void StepFaults::resolve(What what, uint32_t link, const std::vector<Interval>& intervals,
+                         const Topology& topology, const PacketConfig& config) {
+  using Kind = FabricChange::Kind;
+  std::vector<Time> edges;
+  for (const Interval& i : intervals) {
+    edges.push_back(i.from);
+    if (i.until != Time::infinity()) edges.push_back(i.until);
+  }
+  std::sort(edges.begin(), edges.end());
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+  const double built_loss = topology.links()[link].loss_rate;
+  double before = what == What::rate ? 1 : 0;  // nothing wrong
+  for (const Time at : edges) {
+    double value = what == What::rate ? 1 : 0;
+    for (const Interval& i : intervals) {
+      if (at < i.from || at >= i.until) continue;
+      switch (what) {
+        case What::down:
+        case What::storm:
+          value = 1;
+          break;
+        case What::rate:
+          value = std::min(value, i.value);
+          break;
+        case What::loss:
+          value = 1 - (1 - value) * (1 - i.value);
+          break;
+        case What::receiver:
+          value = value == 0 ? i.value : std::min(value, i.value);
+          break;
+      }
+    }
+    if (value == before) continue;
+    before = value;
+    FabricChange change;
+    change.at = at;
+    change.link = link;
+    switch (what) {
+      case What::down:
+        change.kind = value > 0 ? Kind::link_down : Kind::link_up;
+        break;
+      case What::storm:
+        change.kind = value > 0 ? Kind::storm_on : Kind::storm_off;
+        break;
+      case What::rate:
+        change.kind = Kind::link_rate;
+        change.value_q32 = static_cast<uint64_t>(std::ldexp(value, 32));
+        break;
+      case What::loss:
+        change.kind = Kind::link_loss;
+        change.value_q32 =
+            static_cast<uint64_t>(std::ldexp(1 - (1 - value) * (1 - built_loss), 32));
+        break;
+      case What::receiver:
+        change.kind = Kind::receive_rate;
+        change.rate_bps = value > 0 ? static_cast<int64_t>(value) : config.receive_bps;
+        break;
+    }
+    changes_.push_back(change);
+  }
+}
+
+void StepFaults::finish(const Topology& topology, const PacketConfig& config) {
+  for (const auto& [key, intervals] : intervals_) {
+    resolve(key.first, key.second, intervals, topology, config);
+  }
+  intervals_.clear();
+  std::stable_sort(changes_.begin(), changes_.end(),
+                   [](const FabricChange& a, const FabricChange& b) { return a.at < b.at; });
+  std::stable_sort(records_.begin(), records_.end(),
+                   [](const FaultRecord& a, const FaultRecord& b) { return a.at < b.at; });
+}
+
+std::vector<ParamSpec> fault_params(const std::string& where_help,
+                                    const std::vector<ParamSpec>& more) {
+  using PT = ParamType;
+  std::vector<ParamSpec> specs = {
+      {"at", PT::time, "0ns", "0ns", "30d", {}, "when it begins", "DESIGN 9.1"},
+      {"where", PT::text, "", "", "", {}, where_help, "DESIGN 9.1"},
+      {"for",
+       PT::time,
+       "end",
+       "1ns",
+       "30d",
+       {"end"},
+       "how long it lasts; end: until the run ends",
+       "DESIGN 9.1"}};
+  specs.insert(specs.end(), more.begin(), more.end());
+  return specs;
+}
+
+FaultSpan fault_span(const Params& params) {
+  const Time from = params.time("at");
+  return {from, params.is_word("for", "end") ? Time::infinity() : from + params.time("for")};
+}
+
+const std::string& fault_where(const FaultRequest& request, const Params& params) {
+  const std::string& where = params.text("where");
+  if (where.empty()) {
+    throw UserError(request.pos, "a fault needs 'where'",
+                    "name a part, for example link(leaf0,spine2), node3.nic5 or rank17");
+  }
+  return where;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// Faults inside a step: what happens to links, NICs, switches and GPUs at a given time.
+//
+// A kind of fault is a registered model of category "fault": a factory that turns the parameters of
+// one entry of `faults:` into intervals during which parts are down, slow or lossy. Intervals may
+// overlap; finish() resolves them per part and writes the changes that the engine is told:
+//
+//   down      while any interval lasts
+//   rate      the lowest share in force
+//   loss      independent of each other and of the loss that the topology has
+//   receiver  the lowest rate in force
+//   storm     while any interval lasts
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "faults/gpu_faults.h"
+#include "network/packet/config.h"
+#include "network/packet/domain.h"
+#include "network/topology.h"
+#include "sim/params.h"
+#include "sim/records.h"
+
+namespace trainyard {
+
+/// What a fault is built from beside its own parameters.
+struct FaultRequest {
+  const Topology& topology;
+  const PacketConfig& config;
+  uint32_t ranks = 0;     ///< of the job; ranks beyond it do nothing
+  bool has_ops = false;   ///< something runs on a timeline
+  bool computes = false;  ///< and some of it is compute
+  SourcePos pos;          ///< of the entry
+};
+
+class StepFaults {
+ public:
+  /// [from, until) of one cable; `until` infinity: until the run ends.
+  void cable_down(uint32_t link, Time from, Time until);
+  /// Both directions run at `share` of the rate they were built with, above 0 and up to 1.
+  void cable_rate(uint32_t link, Time from, Time until, double share);
+  void cable_loss(uint32_t link, Time from, Time until, double probability);
+  void receiver(uint32_t link, Time from, Time until, Rate rate);
+  void storm(uint32_t link, Time from, Time until);
+  void gpu(uint32_t rank, Time from, Time until, double factor) {
+    gpus_.slow(rank, from, until, factor);
+  }
+  void gpu_stopped(uint32_t rank, Time from, Time until) { gpus_.stop(rank, from, until); }
+  void report(FaultRecord record) { records_.push_back(std::move(record)); }
+
+  /// Call once, after the last interval.
+  void finish(const Topology& topology, const PacketConfig& config);
+  /// In order of time.
+  [[nodiscard]] const std::vector<FabricChange>& changes() const { return changes_; }
+  /// In order of time, then as reported.
+  [[nodiscard]] const std::vector<FaultRecord>& records() const { return records_; }
+  [[nodiscard]] const GpuFaults& gpus() const { return gpus_; }
+
+ private:
+  enum class What : uint8_t { down, rate, loss, receiver, storm };
+  struct Interval {
+    Time from, until;
+    double value = 0;  // share, probability; bit/s of a receiver
+  };
+  void add(What what, uint32_t link, Time from, Time until, double value);
+  void resolve(What what, uint32_t link, const std::vector<Interval>& intervals,
+               const Topology& topology, const PacketConfig& config);
+
+  std::map<std::pair<What, uint32_t>, std::vector<Interval>> intervals_;
+  std::vector<FabricChange> changes_;
+  std::vector<FaultRecord> records_;
+  GpuFaults gpus_;
+};
+
+/// Factory of category "fault".
+using FaultFactory = std::function<void(const FaultRequest&, const Params&, StepFaults&)>;
+
+/// Parameters that every kind has: at, for, where.
+std::vector<ParamSpec> fault_params(const std::string& where_help,
+                                    const std::vector<ParamSpec>& more);
+/// Begin and end of a fault from `at` and `for`.
+struct FaultSpan {
+  Time from, until;
+};
+FaultSpan fault_span(const Params& params);
+/// The words of a required `where`. Throws UserError when it is empty.
+const std::string& fault_where(const FaultRequest& request, const Params& params);
+
+}  // namespace trainyard

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+#include "network/analytic/analytic_fabric.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "network/engine.h"
+#include "sim/errors.h"
+#include "sim/registry.h"
+
+namespace trainyard {
+
+TransferId AnalyticFabric::start(const Transfer& t, Time at) {
+  TRAINYARD_ASSERT(at.ps() >= now_);
+  const TransferId id = book_.add(t, at);
+  TRAINYARD_ASSERT(id < (1U << kKindShift));
+  qp_of_.push_back(0);
+  events_.push(at.ps(), key(kStart, id), 0);
+  return id;
+}
+
+Time AnalyticFabric::next_event() const {
+  return events_.empty() ? Time::infinity() : Time::ps(events_.next_time());
+}
+
+void AnalyticFabric::on_start(TransferId id) {
+  const TransferRecord& r = book_.records()[id];
+  Transfer t;
+  t.src = r.src;
+  t.dst = r.dst;
+  t.size = Bytes(r.bytes);
+  t.channel = book_.channel(id);
+  const uint32_t qp = book_.queue_pair(t);
+  qp_of_[id] = qp;
+  const auto& q = book_.queue_pairs()[qp];
+  const MessageCost cost = book_.cost(qp, r.bytes);
+  book_.carry(id, qp, cost);
+  int64_t begin = now_;
+  if (config_.nic_serialization) {
+    const uint32_t nic = q.forward[0];
+    if (nic >= port_free_.size()) port_free_.resize(nic + 1, 0);
+    begin = std::max(begin, port_free_[nic]);
+    const Rate rate = Rate::bps(book_.ports()[nic].carries_bps);
+    port_free_[nic] = begin + transmission_time(Bytes(cost.wire), rate).ps();
+  }
+  const int64_t beta = transmission_time(Bytes(cost.wire), Rate::bps(q.slowest_bps)).ps();
+  const int64_t delivered = begin + beta + cost.latency_ps;
+  events_.push(delivered, key(kDelivered, id), 0);
+  events_.push(delivered + cost.return_ps, key(kAcknowledged, id), 0);
+}
+
+Time AnalyticFabric::advance(Time limit, std::vector<Completion>& out) {
+  const size_t before = out.size();
+  while (out.size() == before && !events_.empty() && events_.next_time() <= limit.ps()) {
+    now_ = events_.next_time();
+    while (!events_.empty() && events_.next_time() == now_) {
+      const Event e = events_.pop();
+      ++events_done_;
+      const TransferId id = e.key & ((1U << kKindShift) - 1);
+      switch (static_cast<Kind>(e.key >> kKindShift)) {
+        case kStart:
+          on_start(id);
+          break;
+        case kDelivered:
+          book_.deliver(id, qp_of_[id], Time::ps(now_));
+          out.push_back({Time::ps(now_), id, Completion::What::delivered});
+          break;
+        case kAcknowledged:
+          book_.acknowledge(id, Time::ps(now_));
+          out.push_back({Time::ps(now_), id, Completion::What::acknowledged});
+          break;
+      }
+    }
+  }
+  std::stable_sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
+                   [](const Completion& a, const Completion& b) {
+                     return a.id != b.id ? a.id < b.id : a.what < b.what;
+                   });
+  if (out.size() == before && limit != Time::infinity()) now_ = std::max(now_, limit.ps());
+  return Time::ps(now_);
+}
+
+namespace {
+
+const std::vector<ParamSpec>& analytic_params() {
+  static const std::vector<ParamSpec> specs = {
+      {"nic_serialization",
+       ParamType::boolean,
+       "false",
+       "",
+       "",
+       {},
+       "messages that leave through one NIC port are sent one after the other; false: nothing is "
+       "shared, as in astra-sim's congestion-unaware analytical network",
+       "astra-sim, analytical network, congestion-unaware"},
+  };
+  return specs;
+}
+
+const RegisterModel<EngineFactory> kAnalytic{
+    {"engine", "analytic",
+     "Alpha-beta, unaware of congestion: latency of the route plus bytes over its slowest link, "
+     "whatever else is under way. No sharing of links, queues, PFC, ECN or losses; a lower bound "
+     "wherever links are shared.",
+     "astra-sim, analytical network, congestion-unaware; docs/engines.md", analytic_params()},
+    [](const Topology& topology, const PacketConfig& config, const Params& params) {
+      AnalyticConfig analytic;
+      analytic.nic_serialization = params.boolean("nic_serialization");
+      return std::make_unique<AnalyticFabric>(topology, config, analytic);
+    }};
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// The analytic engine: alpha-beta, unaware of congestion. A message takes the latency of its route
+// plus its bytes over the slowest link of the route, whatever else is under way; messages of one
+// queue pair do not wait for each other either. With `nic_serialization` the messages that leave
+// through one NIC port are sent one after the other at the port's rate, in order of their start.
+//
+// Routes, headers, latency and the way of the ACK back are those of the flow engine
+// (MessageCost). A message takes O(links of its route), once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "network/flow/path_book.h"
+#include "sim/event_queue.h"
+#include "sim/fabric.h"
+
+namespace trainyard {
+
+struct AnalyticConfig {
+  bool nic_serialization = false;
+};
+
+class AnalyticFabric final : public Fabric {
+ public:
+  AnalyticFabric(const Topology& topology, const PacketConfig& packet, const AnalyticConfig& config)
+      : config_(config), book_(topology, packet) {}
+
+  TransferId start(const Transfer& t, Time at) override;
+  [[nodiscard]] Time next_event() const override;
+  Time advance(Time limit, std::vector<Completion>& out) override;
+  [[nodiscard]] size_t outstanding() const override { return book_.outstanding(); }
+  [[nodiscard]] std::string describe_stall() const override { return book_.describe_outstanding(); }
+  void check_conservation() const override { book_.check_conservation(); }
+  [[nodiscard]] const std::vector<TransferRecord>& transfers() const override {
+    return book_.records();
+  }
+  [[nodiscard]] std::vector<LinkRecord> links() const override { return book_.links(); }
+  [[nodiscard]] FabricTotals totals() const override { return book_.totals(events_done_); }
+  [[nodiscard]] uint64_t fingerprint() const override { return book_.fingerprint(); }
+
+ private:
+  enum Kind : uint32_t { kStart, kDelivered, kAcknowledged };
+  static constexpr uint32_t kKindShift = 30;
+  static uint32_t key(Kind kind, TransferId id) { return (kind << kKindShift) | id; }
+  void on_start(TransferId id);
+
+  const AnalyticConfig config_;
+  PathBook book_;
+  int64_t now_ = 0;
+  mutable EventQueue events_;       // a look at the next event settles it
+  std::vector<uint32_t> qp_of_;     // by transfer
+  std::vector<int64_t> port_free_;  // when a NIC port has sent what it was given
+  uint64_t events_done_ = 0;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: MIT
+// First use of ports, nodes and queue pairs; paths.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+#include "network/packet/domain.h"
+#include "sim/dice.h"
+
+namespace trainyard {
+
+PacketDomain::PacketDomain(const Topology& topology, const PacketConfig& config)
+    : topology_(topology),
+      config_(config),
+      classes_(config.classes),
+      stamps_(config.congestion == CongestionControl::hpcc),
+      heeds_marks_(config.congestion == CongestionControl::dcqcn ||
+                   config.congestion == CongestionControl::dctcp),
+      routing_(topology, config.routing) {
+  TRAINYARD_ASSERT(classes_ >= 1 && classes_ <= kMaxClasses && config_.qps <= kMaxQps);
+  selective_window_ = static_cast<int64_t>(
+      std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(64, config_.selective_window))));
+}
+
+uint32_t PacketDomain::visit_node(uint32_t global_node) {
+  const auto [it, added] = node_index_.emplace(global_node, static_cast<uint32_t>(nodes_.size()));
+  if (!added) return it->second;
+  Node n;
+  n.global = global_node;
+  const auto& node = topology_.nodes()[global_node];
+  n.host = node.kind == NodeKind::host;
+  nodes_.push_back(n);
+  return it->second;
+}
+
+namespace {
+
+int64_t headroom_bytes(const PacketConfig& c, const TopologyLink& link) {
+  const auto bits_ps = [&](int64_t ps) { return bytes_in(link.rate, Time::ps(ps)).count(); };
+  switch (c.headroom_rule) {
+    case HeadroomRule::fixed:
+      return c.headroom_fixed;
+    case HeadroomRule::rate_delay:
+      return static_cast<int64_t>(
+          std::floor(static_cast<double>(bits_ps(link.delay.ps())) * c.headroom_factor));
+    case HeadroomRule::automatic:
+      return bits_ps(2 * link.delay.ps() + c.headroom_response_ps) + 2 * (c.payload + c.header) +
+             c.pfc_frame;
+  }
+  return 0;
+}
+
+}  // namespace
+
+uint32_t PacketDomain::visit(uint32_t global_port) {
+  const uint32_t even = global_port & ~1U;
+  const auto [it, added] = port_index_.emplace(even, static_cast<uint32_t>(ports_.size()));
+  if (!added) return it->second + (global_port & 1U);
+  const uint32_t local = it->second;
+  TRAINYARD_ASSERT(local < (1U << kKindShift) / kMaxClasses);
+  const TopologyLink& link = topology_.link_of(even);
+  const bool scale_up = topology_.nodes()[link.a].kind == NodeKind::scale_up ||
+                        topology_.nodes()[link.b].kind == NodeKind::scale_up;
+  for (uint32_t dir = 0; dir < 2; ++dir) {
+    Port p;
+    p.global = even + dir;
+    p.rate_bps = link.rate.bps();
+    p.delay_ps = link.delay.ps();
+    p.owner = visit_node(topology_.from(p.global));
+    p.peer = visit_node(topology_.to(p.global));
+    p.from_host = nodes_[p.owner].host;
+    p.to_host = nodes_[p.peer].host;
+    p.marks = config_.ecn != EcnMark::off && !p.from_host && !scale_up;
+    const double per_25g = static_cast<double>(p.rate_bps) / 25e9;
+    p.kmin = config_.kmin >= 0 ? config_.kmin : std::llround(100'000 * per_25g);
+    p.kmax = config_.kmax >= 0 ? config_.kmax : std::llround(400'000 * per_25g);
+    if (p.marks && p.kmin > p.kmax) {
+      throw UserError("ECN at " + print_rate(link.rate) + ": kmin " + print_bytes(Bytes(p.kmin)) +
+                          " is above kmax " + print_bytes(Bytes(p.kmax)),
+                      "set fabric.switch.ecn.kmin and kmax together");
+    }
+    p.headroom =
+        config_.pfc == PfcMode::off ? 0 : static_cast<int32_t>(headroom_bytes(config_, link));
+    p.alpha_q16 = static_cast<int32_t>(config_.alpha_q16);
+    if (config_.alpha_by_port_rate && topology_.nic_rate().bps() > 0) {
+      for (int64_t r = p.rate_bps; r > topology_.nic_rate().bps() && 2 * p.alpha_q16 <= 65536;
+           r /= 2) {
+        p.alpha_q16 *= 2;
+      }
+    }
+    p.loss_q32 = static_cast<uint64_t>(std::ldexp(link.loss_rate, 32));
+    p.lossy = p.loss_q32 != 0;
+    if (p.from_host) {
+      p.sender = static_cast<uint32_t>(senders_.size());
+      senders_.emplace_back();
+      senders_.back().port = local + dir;
+      senders_.back().receive_bps = scale_up ? 0 : config_.receive_bps;
+    }
+    p.slow = p.to_host && !scale_up && config_.receive_bps > 0;
+    ports_.push_back(p);
+  }
+  lanes_.resize(ports_.size() * (classes_ - 1));
+  lane_states_.resize(ports_.size() * classes_);
+  // Pools count every port of the switch, used or not, and every class.
+  for (uint32_t dir = 0; dir < 2; ++dir) {
+    Node& n = nodes_[ports_[local + dir].owner];
+    if (n.host || n.pool != 0) continue;
+    const auto& node = topology_.nodes()[n.global];
+    int64_t reserved = 0;
+    for (const uint32_t gp : node.ports) {
+      if (config_.pfc != PfcMode::off) reserved += headroom_bytes(config_, topology_.link_of(gp));
+      reserved += config_.reserve;
+    }
+    reserved *= classes_;
+    n.pool = config_.buffer - reserved;
+    if (n.pool <= 0) {
+      throw UserError("switch " + node.name + ": buffer " + print_bytes(Bytes(config_.buffer)) +
+                          " is not larger than the reserves and headrooms of its " +
+                          std::to_string(node.ports.size()) + " ports, " +
+                          print_bytes(Bytes(reserved)),
+                      "raise fabric.switch.buffer or lower fabric.switch.pfc.headroom");
+    }
+    n.xoff = config_.xoff > 0 ? config_.xoff
+                              : n.pool / static_cast<int64_t>(node.ports.size() * classes_);
+  }
+  return local + (global_port & 1U);
+}
+
+uint32_t PacketDomain::add_path(const FlowTuple& tuple, uint32_t& hops) {
+  scratch_path_.clear();
+  routing_.path(tuple, scratch_path_);
+  hops = static_cast<uint32_t>(scratch_path_.size());
+  const auto first = static_cast<uint32_t>(paths_.size());
+  for (const uint32_t gp : scratch_path_) paths_.push_back(visit(gp));
+  paths_.push_back(kNil);
+  paths_.push_back(hops);
+  return first;
+}
+
+/// Paths from the fabric as it is now; false when there is none.
+bool PacketDomain::find_paths(QueuePair& q) {
+  const uint32_t src_node = topology_.hosts()[q.src];
+  const uint32_t dst_node = topology_.hosts()[q.dst];
+  const auto src_port = [&](uint32_t entropy) {
+    return static_cast<uint16_t>(kSourcePortBase + q.nth + entropy * 4099);
+  };
+  uint32_t hops = 0;
+  uint32_t reverse_hops = 0;
+  const uint32_t forward = add_path({src_node, dst_node, src_port(0), kDestinationPort}, hops);
+  if (hops == 0) return false;
+  const uint32_t wanted = config_.paths == PathChoice::per_flow ? 1 : config_.path_count;
+  uint32_t count = 1;
+  for (uint32_t e = 1; e < wanted; ++e) {
+    uint32_t other = 0;
+    add_path({src_node, dst_node, src_port(e), kDestinationPort}, other);
+    if (other != hops ||
+        ports_[paths_[paths_.size() - hops - 2]].sender != ports_[paths_[forward]].sender) {
+      // All paths of a queue pair are alike and leave by one NIC port.
+      paths_.resize(paths_.size() - other - 2);
+      continue;
+    }
+    ++count;
+  }
+  const uint32_t reverse =
+      add_path({dst_node, src_node, kDestinationPort, src_port(0)}, reverse_hops);
+  if (reverse_hops == 0) return false;
+  q.forward = forward;
+  q.hops = hops;
+  q.reverse = reverse;
+  q.reverse_hops = reverse_hops;
+  q.path_count = static_cast<uint8_t>(count);
+  q.stride = static_cast<uint16_t>(hops + 2);
+  q.port = paths_[forward];
+  return true;
+}
+
+/// For who is cut off: the way there would be. Its timer counts until a link comes back.
+bool PacketDomain::find_paths_as_built(QueuePair& q) {
+  for (const uint32_t link : known_down_) routing_.set_link_state(link, true);
+  const bool found = find_paths(q);
+  for (const uint32_t link : known_down_) routing_.set_link_state(link, false);
+  return found;
+}
+
+int64_t PacketDomain::pair_bdp(const QueuePair& q, int64_t* rtt_out) const {
+  int64_t rtt = 0;
+  int64_t rate = INT64_MAX;
+  for (uint32_t i = 0; i < q.hops; ++i) {
+    const Port& p = ports_[paths_[q.forward + i]];
+    rtt += 2 * p.delay_ps + transmission_time(Bytes(config_.payload), Rate::bps(p.rate_bps),
+                                              Time::ps(config_.resolution_ps))
+                                .ps();
+    rate = std::min(rate, p.rate_bps);
+  }
+  if (rtt_out != nullptr) *rtt_out = rtt;
+  return bytes_in(Rate::bps(rate), Time::ps(rtt)).count();
+}
+
+void PacketDomain::longest_pair() {
+  if (longest_bdp_ >= 0) return;
+  // One path per pair is enough: equal-hop paths of the supported fabrics have equal delays. Of
+  // many hosts some stand for all; large fabrics are regular.
+  const auto& hosts = topology_.hosts();
+  const size_t step = std::max<size_t>(1, hosts.size() / 256);
+  std::vector<uint32_t> path;
+  for (size_t i = 0; i < hosts.size(); i += step) {
+    const uint32_t a = hosts[i];
+    for (size_t j = 0; j < hosts.size(); j += step) {
+      const uint32_t b = hosts[j];
+      if (a == b) continue;
+      path.clear();
+      routing_.path({a, b, kSourcePortBase, kDestinationPort}, path);
+      int64_t rtt = 0;
+      int64_t rate = INT64_MAX;
+      for (const uint32_t gp : path) {
+        const TopologyLink& l = topology_.link_of(gp);
+        rtt +=
+            2 * l.delay.ps() +
+            transmission_time(Bytes(config_.payload), l.rate, Time::ps(config_.resolution_ps)).ps();
+        rate = std::min(rate, l.rate.bps());
+      }
+      longest_bdp_ = std::max(longest_bdp_, bytes_in(Rate::bps(rate), Time::ps(rtt)).count());
+      longest_rtt_ = std::max(longest_rtt_, rtt);
+    }
+  }
+}
+
+uint32_t PacketDomain::open_qp(const TransferState& s, uint32_t src, uint32_t dst) {
+  const uint32_t part = s.part | static_cast<uint32_t>(s.traffic_class) << 8;
+  if (config_.persistent_qps) {
+    const auto it = qp_index_.find({src, dst, s.channel, part});
+    if (it != qp_index_.end()) return it->second;
+  }
+  const auto index = static_cast<uint32_t>(qps_.size());
+  TRAINYARD_ASSERT(index < (1U << kKindShift));
+  QueuePair q;
+  q.src = src;
+  q.dst = dst;
+  q.channel = s.channel;
+  q.traffic_class = s.traffic_class;
+  // As the n-th flow of the pair it has the n-th source port.
+  q.nth = pair_count_[(static_cast<uint64_t>(src) << 32) | dst]++;
+  if (!find_paths(q) && !find_paths_as_built(q)) {
+    throw SimulationError("rank " + std::to_string(src) + " cannot reach rank " +
+                          std::to_string(dst) + " at " + print_time(Time::ps(now_)) +
+                          ": no links join them");
+  }
+  q.line = q.rate = ports_[q.port].rate_bps;
+  q.dice_object = dice(s.channel, q.nth, src, dst);
+  bool scale_up = false;
+  for (uint32_t i = 0; i < q.hops; ++i) {
+    const uint32_t peer = nodes_[ports_[paths_[q.forward + i]].peer].global;
+    scale_up = scale_up || topology_.nodes()[peer].kind == NodeKind::scale_up;
+  }
+  q.controlled = config_.congestion != CongestionControl::none && !scale_up;
+  if (!scale_up) {
+    switch (config_.window) {
+      case WindowRule::none:
+        break;
+      case WindowRule::fixed:
+        q.window = config_.window_bytes;
+        break;
+      case WindowRule::bdp_pair:
+        q.window = std::max<int64_t>(1, pair_bdp(q, nullptr));
+        break;
+      case WindowRule::bdp_longest:
+        longest_pair();
+        q.window = std::max<int64_t>(1, longest_bdp_);
+        break;
+    }
+  }
+  switch (config_.congestion) {
+    case CongestionControl::none:
+      break;
+    case CongestionControl::dcqcn:
+      dcqcn_.emplace_back().init(config_.dcqcn, q.line);
+      break;
+    case CongestionControl::hpcc: {
+      // One base round trip for all, so that flows of different length converge alike.
+      int64_t rtt = config_.hpcc_base_rtt_ps;
+      if (rtt == 0) {
+        longest_pair();
+        rtt = longest_rtt_;
+      }
+      if (q.controlled && q.window == 0) {
+        q.window = std::max<int64_t>(1, bytes_in(Rate::bps(q.line), Time::ps(rtt)).count());
+      }
+      hpcc_.emplace_back().init(config_.hpcc, q.line, std::max<int64_t>(1, rtt), q.window);
+      break;
+    }
+    case CongestionControl::timely:
+      timely_.emplace_back().init(config_.timely, q.line);
+      break;
+    case CongestionControl::dctcp:
+      dctcp_.emplace_back().init(q.line, config_.payload);
+      break;
+  }
+  if (selective()) {
+    Selective& r = selective_.emplace_back();
+    r.got.assign(static_cast<size_t>(selective_window_ / 64), 0);
+    r.acked.assign(static_cast<size_t>(selective_window_ / 64), 0);
+    const int64_t most = selective_window_ * config_.payload;
+    q.window = q.window == 0 ? most : std::min(q.window, most);
+  }
+  qps_.push_back(q);
+  if (config_.persistent_qps) qp_index_[{src, dst, s.channel, part}] = index;
+  return index;
+}
+
+TransferId PacketDomain::start(const Transfer& t, Time at) {
+  TRAINYARD_ASSERT(at.ps() >= now_ && t.size.count() > 0 && t.src != t.dst);
+  TRAINYARD_ASSERT(t.src < topology_.hosts().size() && t.dst < topology_.hosts().size());
+  const auto id = static_cast<TransferId>(records_.size());
+  TransferRecord r;
+  r.src = t.src;
+  r.dst = t.dst;
+  r.owner = t.owner;
+  r.bytes = t.size.count();
+  r.start = at;
+  records_.push_back(r);
+  // Parts are whole packets, as equal as that allows; a short message uses fewer queue pairs.
+  const int64_t packets = (r.bytes + config_.payload - 1) / config_.payload;
+  const auto parts = static_cast<uint32_t>(std::min<int64_t>(config_.qps, packets));
+  if (config_.qps > 1) parts_left_.push_back(static_cast<uint8_t>(parts | parts << 4));
+  int64_t left = r.bytes;
+  for (uint32_t part = 0; part < parts; ++part) {
+    const auto index = static_cast<uint32_t>(states_.size());
+    TRAINYARD_ASSERT(index < (1U << kKindShift));
+    TransferState s;
+    s.channel = t.channel;
+    s.record = id;
+    s.part = static_cast<uint8_t>(part);
+    s.traffic_class = std::min<uint8_t>(t.traffic_class, static_cast<uint8_t>(classes_ - 1));
+    const int64_t share = (packets / parts + (part < packets % parts ? 1 : 0)) * config_.payload;
+    s.bytes = std::min(left, share);
+    left -= s.bytes;
+    states_.push_back(s);
+    events_.push(at.ps() + config_.send_delay_ps, key(kStart, index), 0);
+  }
+  ++outstanding_;
+  return id;
+}
+
+}  // namespace trainyard
