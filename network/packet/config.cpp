@@ -860,7 +860,7 @@ PacketConfig make_packet_config(const PacketBlocks& blocks) {
     c.path_count = static_cast<uint32_t>(lb.integer("paths"));
     c.round_robin = lb.is_word("choice", "round-robin");
     if (c.recovery != LossRecovery::selective) {
-      throw UserError(lb.origin("choice").pos,
+      throw UserError(blocks.balancing_pos,
                       "load_balancing: spray reorders packets, which loss_recovery " +
                           transport.text("loss_recovery") + " takes for losses",
                       "set fabric.transport.loss_recovery: selective-repeat");

@@ -124,6 +124,7 @@ struct PacketBlocks {
   const Params& pfc;
   const Params& ecn;
   uint64_t seed = 1;
+  SourcePos balancing_pos{};  ///< of the block
 };
 
 /// Combines checked blocks. Throws UserError on contradictions (Kmin above Kmax, payload with

@@ -443,7 +443,7 @@ std::vector<Flow> build_flows(const Scenario& s, uint32_t ranks) {
 PacketConfig packet_config(const Scenario& s) {
   return make_packet_config({s.transport.params, s.congestion.kind, s.congestion.params,
                              s.ecmp.kind, s.ecmp.params, s.buffer.params, s.pfc.params,
-                             s.ecn.params, s.seed});
+                             s.ecn.params, s.seed, s.ecmp.pos});
 }
 
 Result run_scenario(const Scenario& s, const RunHooks& hooks) {
