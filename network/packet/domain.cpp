@@ -181,7 +181,7 @@ void PacketDomain::on_arrive(uint32_t pi) {
     return;
   }
   if (!p.slow || packet.type != kData) {
-    deliver(k, pi);
+    deliver(k);
     return;
   }
   // A slow receiver: the packet waits in the NIC.
@@ -189,7 +189,6 @@ void PacketDomain::on_arrive(uint32_t pi) {
   Sender& s = senders_[nic];
   append(s.waiting, k);
   s.waiting_bytes += packet.wire;
-  s.waiting_peak = std::max(s.waiting_peak, s.waiting_bytes);
   const uint32_t c = class_of(packet);
   const Bytes size(packet.wire);
   if (config_.pfc == PfcMode::off || lane(pi, c).excused) {
@@ -247,10 +246,10 @@ void PacketDomain::serve(uint32_t si) {
       if (lane(in, c).pause_sent && !lane_states_[lane_index(in, c)].storm) send_resume(in, c);
     }
   }
-  deliver(k, in);
+  deliver(k);
 }
 
-void PacketDomain::deliver(uint32_t k, uint32_t) {
+void PacketDomain::deliver(uint32_t k) {
   if (packets_[k].type == kData) {
     if (selective())
       receive_selective(k);
@@ -636,7 +635,6 @@ bool PacketDomain::admit(uint32_t in_index, uint32_t k) {
   } else {
     l.used = after;
     n.shared_used += std::min(size, after - reserve);
-    n.peak_shared = std::max(n.peak_shared, n.shared_used);
     if (n.shared_used > n.pool) {
       throw SimulationError("the buffer of " + topology_.nodes()[n.global].name + " is full at " +
                             print_time(Time::ps(now_)) +
@@ -756,14 +754,11 @@ void PacketDomain::receive_in_order(QueuePair& q, int64_t bytes, int64_t payload
   complete(current, Completion::What::delivered);
 }
 
-void PacketDomain::receive_data(uint32_t k) {
-  const Packet packet = packets_[k];
-  const uint32_t qi = packet.qp;
-  QueuePair& q = qps_[qi];
+/// What every data packet at its receiver is counted for, and what its mark leads to.
+void PacketDomain::book_arrival(QueuePair& q, const Packet& packet) {
   const uint32_t hops = paths_[packet.path + 2];
   ended_transmissions_ += hops;
   ended_bytes_ += static_cast<int64_t>(hops) * packet.wire;
-  const int64_t payload = packet.wire - config_.header;
   if (q.receive_transfer != kNil)
     q.receive_transmissions += hops;
   else
@@ -773,9 +768,17 @@ void PacketDomain::receive_data(uint32_t k) {
       q.notify = true;
     } else if (now_ - q.last_cnp >= config_.cnp_interval_ps) {
       q.last_cnp = now_;
-      send_control(q, qi, kCnp, 0, true, kNil);
+      send_control(q, packet.qp, kCnp, 0, true, kNil);
     }
   }
+}
+
+void PacketDomain::receive_data(uint32_t k) {
+  const Packet packet = packets_[k];
+  const uint32_t qi = packet.qp;
+  QueuePair& q = qps_[qi];
+  const int64_t payload = packet.wire - config_.header;
+  book_arrival(q, packet);
   // The packet stays in the pool until its answer has taken over what it carries, unless nothing
   // is carried: then its place is the answer's.
   const bool carries = stamps_ || !sent_at_.empty();

@@ -219,7 +219,7 @@ class PacketDomain {
     // Receive side: data that waits to be taken into the host.
     int64_t receive_bps = 0;  // 0: as fast as it comes
     List waiting;
-    int64_t waiting_bytes = 0, waiting_peak = 0;
+    int64_t waiting_bytes = 0;
     bool serving = false;
   };
 
@@ -227,7 +227,6 @@ class PacketDomain {
     uint32_t global = 0;
     bool host = false;
     int64_t shared_used = 0, pool = 0, xoff = 0;
-    int64_t peak_shared = 0;
   };
 
   /// One line for a NIC that looks for work, one for its pace, then the receiver's.
@@ -350,7 +349,8 @@ class PacketDomain {
                                   int64_t limit) const;
 
   // Endpoints.
-  void deliver(uint32_t packet, uint32_t port);
+  void deliver(uint32_t packet);
+  void book_arrival(QueuePair& q, const Packet& packet);
   void receive_data(uint32_t packet);
   void receive_ack(uint32_t packet);
   void acknowledge_up_to(QueuePair& q, uint32_t qp, int64_t seq);

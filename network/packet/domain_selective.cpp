@@ -29,21 +29,7 @@ void PacketDomain::receive_selective(uint32_t k) {
   const uint32_t qi = packet.qp;
   QueuePair& q = qps_[qi];
   Selective& r = selective_[qi];
-  const uint32_t hops = paths_[packet.path + 2];
-  ended_transmissions_ += hops;
-  ended_bytes_ += static_cast<int64_t>(hops) * packet.wire;
-  if (q.receive_transfer != kNil)
-    q.receive_transmissions += hops;
-  else
-    records_[states_[q.last_transfer].record].transmissions += hops;
-  if ((packet.flags & kMarked) != 0 && q.controlled && heeds_marks_) {
-    if (!config_.cnp_packets) {
-      q.notify = true;
-    } else if (now_ - q.last_cnp >= config_.cnp_interval_ps) {
-      q.last_cnp = now_;
-      send_control(q, qi, kCnp, 0, true, kNil);
-    }
-  }
+  book_arrival(q, packet);
   const int64_t number = packet.seq / config_.payload;
   const int64_t expected = q.received / config_.payload;
   TRAINYARD_ASSERT(number < expected + selective_window_);
