@@ -82,6 +82,8 @@ TEST_F(EngineCli, RefusesByName) {
                {"nic_serialization"});
   expect_error(run_with("flow", "x", {"--set", "output.telemetry.links=10us"}), 2,
                {"the flow engine keeps no time series of links"});
+  expect_error(run_with("flow", "x", {"--set", "fabric.transport.load_balancing.qps=4"}), 2,
+               {"the flow engine models load_balancing: ecmp with qps: 1 only"});
 }
 
 TEST_F(EngineCli, ExplainVersionAndPlanNameIt) {
