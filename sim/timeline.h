@@ -90,6 +90,11 @@ class Timeline {
   void begin_collective(uint32_t rank, uint32_t op);
   void begin_message(uint32_t rank, uint32_t op);
   void finish(uint32_t rank, uint32_t op);
+  [[nodiscard]] Time scaled(Time d, uint32_t rank, const Op& o) const;
+  [[nodiscard]] uint32_t position(uint32_t rank, uint32_t slot) const;
+  void move(uint32_t rank, uint32_t op, int change);
+  void wait(uint32_t rank, uint32_t op, int change);
+  static Dimension dimension(const RankState& s, uint32_t op);
   void apply(uint32_t index, std::vector<CollectiveSend>& sends, std::vector<uint32_t>& done);
   void message_done(uint32_t index);
   void on_completion(const Completion& c);
@@ -114,7 +119,8 @@ class Timeline {
 
   Time now_, end_;
   EventQueue events_;
-  std::map<const OpGraph*, std::unique_ptr<ClassInfo>> classes_;
+  /// By graph and which slots of a binding hold the same group or peer.
+  std::map<std::pair<const OpGraph*, std::vector<uint32_t>>, std::unique_ptr<ClassInfo>> classes_;
   std::vector<RankState> ranks_;
   std::vector<Collective> collectives_;
   std::vector<Message> messages_;

@@ -18,6 +18,7 @@
 #include "tools/scenario/wiring.h"
 #include "workload/chakra_importer.h"
 #include "workload/collective_params.h"
+#include "workload/generator/generate.h"
 #include "workload/traffic.h"
 
 namespace trainyard {
@@ -358,8 +359,8 @@ Topology build_topology(const Scenario& s, uint32_t ranks) {
   }
   if (ranks > hosts) {
     throw UserError(s.workload_pos,
-                    "the trace has " + std::to_string(ranks) + " ranks, the cluster " +
-                        std::to_string(hosts) + " GPUs",
+                    (s.training ? "the layout has " : "the trace has ") + std::to_string(ranks) +
+                        " ranks, the cluster " + std::to_string(hosts) + " GPUs",
                     s.nodes != 0
                         ? std::to_string(s.nodes) + " nodes x " + std::to_string(s.gpus_per_node) +
                               " GPUs; raise cluster.nodes or leave it out"
@@ -372,6 +373,20 @@ Topology build_topology(const Scenario& s, uint32_t ranks) {
 
 Workload load_workload(const Scenario& s) {
   Workload w;
+  if (s.training) {
+    GeneratedJob generated = generate_job(*s.training, s.name, s.seed);
+    w.import.job = std::move(generated.job);
+    w.import.rank_classes = generated.rank_classes;
+    w.import.has_flops = w.import.has_streams = true;
+    if (s.compute.kind == "trace") {
+      throw UserError(s.compute.pos, "compute.model: trace needs a trace, this workload has none",
+                      "use 'compute: {model: roofline}'");
+    }
+    const std::string kind = s.compute.kind == "auto" ? "roofline" : s.compute.kind;
+    w.compute =
+        Registry::instance().factory<ComputeFactory>("compute", kind)(s.compute.params, s.device);
+    return w;
+  }
   try {
     const chakra::TraceSet set = chakra::read_set(s.chakra, s.group_file);
     w.import = import_chakra(set, s.name, {s.element_bytes, s.strict, s.launch_order});
@@ -411,7 +426,7 @@ std::vector<Params> collective_entries(const Scenario& s) {
   std::vector<Params> entries;
   for (const ModelChoice& t : s.traffic) {
     if (t.kind != "collective") continue;
-    if (!s.chakra.empty()) {
+    if (s.has_workload()) {
       throw UserError(t.pos, "collectives of traffic beside a workload are not built yet",
                       "use another pattern, or a scenario of its own");
     }
@@ -471,7 +486,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   r.warnings = s.warnings;
 
   ChakraImport import;
-  const bool workload = !s.chakra.empty();
+  const bool workload = s.has_workload();
   std::unique_ptr<ComputeModel> compute;
   if (workload) {
     Workload loaded = load_workload(s);
