@@ -11,8 +11,8 @@
 namespace trainyard {
 namespace {
 
-std::unique_ptr<CallPlan> dry_run(const HostedCall& call) {
-  auto plan = std::make_unique<CallPlan>();
+std::shared_ptr<CallPlan> dry_run(const HostedCall& call) {
+  auto plan = std::make_shared<CallPlan>();
   const auto n = static_cast<uint32_t>(call.request.members->size());
   const auto run = call.algorithm->begin(call.request);
   std::deque<CollectiveSend> flying;
@@ -50,14 +50,31 @@ std::unique_ptr<CallPlan> dry_run(const HostedCall& call) {
 
 }  // namespace
 
-const CallPlan& CallPlanBook::plan(const HostedCall& call) {
+std::shared_ptr<const CallPlan> CallPlanBook::plan(const HostedCall& call) {
+  if (call.request.sizes) {
+    auto plan = dry_run(call);
+    plan->digest.add(key_of(call).second);
+    for (const int64_t size : *call.request.sizes) plan->digest.add_signed(size);
+    return plan;
+  }
   auto& recent = recent_[call.request.members];
   for (const Recent& r : recent) {
     if (r.algorithm == call.algorithm && r.kind == call.request.kind &&
         r.bytes == call.request.bytes) {
-      return *r.plan;
+      return r.plan;
     }
   }
+  auto [key, digest] = key_of(call);
+  auto& plan = plans_[key];
+  if (!plan) {
+    plan = dry_run(call);
+    plan->digest.add(digest);
+  }
+  recent.push_back({key.algorithm, key.kind, key.bytes, plan});
+  return plan;
+}
+
+std::pair<CallPlanBook::Key, Hash128> CallPlanBook::key_of(const HostedCall& call) {
   Key key{call.algorithm, call.request.kind, call.request.bytes, {}};
   std::map<uint32_t, uint32_t> number;
   for (const uint32_t m : *call.request.members) {
@@ -65,14 +82,12 @@ const CallPlan& CallPlanBook::plan(const HostedCall& call) {
     key.servers.push_back(
         number.emplace(server, static_cast<uint32_t>(number.size())).first->second);
   }
-  auto& plan = plans_[key];
-  if (!plan) {
-    plan = dry_run(call);
-    // The position in the book stands for the algorithm: books are per run.
-    plan->digest.add(plans_.size());
-  }
-  recent.push_back({key.algorithm, key.kind, key.bytes, plan.get()});
-  return *plan;
+  Hash128 digest;
+  digest.add(reinterpret_cast<uintptr_t>(key.algorithm));  // the same for the whole run
+  digest.add(static_cast<uint64_t>(key.kind));
+  digest.add_signed(key.bytes);
+  for (const uint32_t server : key.servers) digest.add(server);
+  return {std::move(key), digest};
 }
 
 }  // namespace trainyard

@@ -7,9 +7,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
-#include "memo/hash128.h"
+#include "sim/hash128.h"
 #include "sim/collective_host.h"
 
 namespace trainyard {
@@ -31,7 +32,8 @@ struct CallPlan {
 
 class CallPlanBook {
  public:
-  const CallPlan& plan(const HostedCall& call);
+  /// A call with sizes of its own (all-to-all(v)) has a plan of its own, which the book forgets.
+  std::shared_ptr<const CallPlan> plan(const HostedCall& call);
 
  private:
   struct Key {
@@ -41,13 +43,15 @@ class CallPlanBook {
     std::vector<uint32_t> servers;  // of the members, numbered in order of appearance
     auto operator<=>(const Key&) const = default;
   };
-  std::map<Key, std::unique_ptr<CallPlan>> plans_;
+  static std::pair<Key, Hash128> key_of(const HostedCall& call);
+
+  std::map<Key, std::shared_ptr<CallPlan>> plans_;
   // The last answer for a communicator, so that the usual case needs no walk over its members.
   struct Recent {
     const CollectiveAlgorithm* algorithm = nullptr;
     CollectiveKind kind = CollectiveKind::barrier;
     int64_t bytes = 0;
-    const CallPlan* plan = nullptr;
+    std::shared_ptr<const CallPlan> plan;
   };
   std::map<const std::vector<uint32_t>*, std::vector<Recent>> recent_;
 };

@@ -130,7 +130,7 @@ TransferId DomainFabric::start(const Transfer& transfer, Time at) {
 uint32_t DomainFabric::open(const HostedCall& info) {
   Call c;
   c.info = info;
-  c.plan = &plans_.plan(info);
+  c.plan = plans_.plan(info);
   c.here.assign(info.request.members->size(), 0);
   calls_.push_back(std::move(c));
   return static_cast<uint32_t>(calls_.size() - 1);
@@ -151,14 +151,15 @@ void DomainFabric::arrive(uint32_t call, uint32_t member, Time at) {
   const auto& near = c.plan->neighbours[member];
   if (std::none_of(near.begin(), near.end(), [&](uint32_t m) { return c.here[m] != 0; })) return;
   c.begun = true;
+  const bool lasting = !c.info.request.sizes;
   auto& known = plan_qps_[c.info.channel_base];
-  const auto found = std::find_if(known.begin(), known.end(),
-                                  [&](const auto& entry) { return entry->plan == c.plan; });
-  if (found != known.end()) {
-    c.qps = &(*found)->qps;
+  const auto found = std::find_if(known.begin(), known.end(), [&](const PlanQps& entry) {
+    return entry.plan == c.plan.get();
+  });
+  if (lasting && found != known.end()) {
+    c.qps = found->qps;
   } else {
-    auto entry = std::make_unique<PlanQps>();
-    entry->plan = c.plan;
+    auto qps = std::make_shared<std::vector<uint32_t>>();
     for (const CallPlan::Edge& e : c.plan->edges) {
       CollectiveSend send;
       send.src = e.src;
@@ -169,10 +170,10 @@ void DomainFabric::arrive(uint32_t call, uint32_t member, Time at) {
       Transfer t = hosted_transfer(c.info, send);
       // Of several queue pairs a short message uses fewer.
       t.size = Bytes(config_.payload * config_.qps);
-      queue_pairs(t, entry->qps);
+      queue_pairs(t, *qps);
     }
-    c.qps = &entry->qps;
-    known.push_back(std::move(entry));
+    c.qps = qps;
+    if (lasting) known.push_back({c.plan.get(), qps});
   }
   const std::vector<uint32_t> order = c.order;
   input({at.ps(), serial_++, round_, false, Input::Kind::open, call, 0}, *c.qps);

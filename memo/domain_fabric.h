@@ -42,6 +42,7 @@ std::optional<std::string> fast_path_declines(const PacketConfig& config);
 struct FastPathOptions {
   bool partition = true;             ///< false: one domain that holds everything (the oracle)
   bool memo = true;                  ///< false: every domain is simulated
+  bool jumps = true;                 ///< skip whole periods of what is simulated
   size_t memo_bytes = size_t{1} << 30;  ///< of ended episodes; the least recently used go first
 };
 
@@ -124,8 +125,8 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   };
   struct Call {
     HostedCall info;
-    const CallPlan* plan = nullptr;
-    const std::vector<uint32_t>* qps = nullptr;
+    std::shared_ptr<const CallPlan> plan;
+    std::shared_ptr<const std::vector<uint32_t>> qps;
     std::vector<uint8_t> here;
     std::vector<uint32_t> order;  // members, as they came
     bool begun = false;
@@ -207,11 +208,12 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   };
   std::unordered_map<QpKey, uint32_t, QpKeyHash> qp_index_;
   std::unordered_map<uint64_t, uint32_t> pair_count_;
+  /// Queue pairs of the communicators, by channel base and plan.
   struct PlanQps {
     const CallPlan* plan;
-    std::vector<uint32_t> qps;
+    std::shared_ptr<const std::vector<uint32_t>> qps;
   };
-  std::unordered_map<uint64_t, std::vector<std::unique_ptr<PlanQps>>> plan_qps_;
+  std::unordered_map<uint32_t, std::vector<PlanQps>> plan_qps_;
 
   std::vector<Transfer> transfers_;
   mutable std::vector<TransferRecord> records_;
@@ -243,6 +245,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
 
   FabricTotals totals_;  // of ended domains; transmissions and bytes are those of tallies_
   uint64_t fingerprint_ = 0;
+  int64_t payload_asked_ = 0;  // of ended calls
   FastPathStats stats_;
   std::vector<uint32_t> scratch_qps_, scratch_domains_, scratch_path_;
   std::vector<DomainOutput> scratch_outputs_;

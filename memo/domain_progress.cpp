@@ -86,6 +86,7 @@ void DomainFabric::lead(uint32_t domain) {
     d.events_seen = 0;
     DomainRegistry& registry = *this;
     d.run = std::make_unique<DomainRun>(topology_, config_, registry);
+    if (options_.jumps && options_.partition) d.run->domain().use_period_jumps();
     d.episode = nullptr;
     if (d.recorded) {
       d.episode = std::make_shared<Episode>();
@@ -128,7 +129,8 @@ int64_t DomainFabric::leader_time(const Domain& d) const {
 void DomainFabric::run_leader(uint32_t domain, int64_t horizon) {
   Domain& d = domains_[domain];
   scratch_outputs_.clear();
-  const bool again = ps_of(d.run->next_event()) <= d.again_until;
+  const bool again = d.again_until > 0 && ps_of(d.run->next_event()) <= d.again_until;
+  if (again) horizon = std::min(horizon, d.again_until);
   const Time limit = horizon == kNever ? Time::infinity() : Time::ps(horizon);
   const Time reached = d.run->advance(limit, scratch_outputs_);
   const uint64_t events = d.run->domain().events();
@@ -314,20 +316,23 @@ Time DomainFabric::advance(Time limit_time, std::vector<Completion>& out) {
     const int64_t future = future_.empty() ? kNever : future_.top().at;
     const int64_t follower = followers_.empty() ? kNever : followers_.top().at;
     int64_t first = kNever;
-    int64_t second = kNever;
+    int64_t first_tells = kNever;
+    int64_t second = kNever;  // when another leader may tell something
     uint32_t leader = kNone;
     bool leader_ready = false;
     for (const uint32_t l : leaders_) {
       const Domain& d = domains_[l];
       const bool ready = !d.ready.empty() || d.ended;
       const int64_t t = leader_time(d);
+      const int64_t tells = ready ? t : d.run->no_output_before();
       if (t < first || (t == first && leader_ready && !ready)) {
-        second = first;
+        second = std::min(second, first_tells);
         first = t;
+        first_tells = tells;
         leader = l;
         leader_ready = ready;
       } else {
-        second = std::min(second, t);
+        second = std::min(second, tells);
       }
     }
     const int64_t next = std::min({future, follower, first});
@@ -559,8 +564,12 @@ void DomainFabric::apply_episode(Domain& d, const Episode& e, int64_t end, bool 
       fingerprint_ += dice(now, t.what, a, b);
     }
   } else {
-    stats_.bytes_simulated += e.totals.payload_bytes;
-    stats_.transmissions_simulated += e.transmissions;
+    const PacketDomain::Jumps& j = d.run->domain().jumps();
+    stats_.jumps += j.jumps;
+    stats_.bytes_jumped += j.payload;
+    stats_.transmissions_jumped += j.transmissions;
+    stats_.bytes_simulated += e.totals.payload_bytes - j.payload;
+    stats_.transmissions_simulated += e.transmissions - j.transmissions;
   }
   for (uint32_t label = 0; label < d.qps.size(); ++label) {
     GlobalQp& q = qps_[d.qps[label]];
@@ -611,9 +620,14 @@ void DomainFabric::apply_episode(Domain& d, const Episode& e, int64_t end, bool 
     r.cnps = from.cnps;
   }
   for (uint32_t label = 0; label < d.calls.size(); ++label) {
-    calls_[d.calls[label]].tally = e.calls[label];
-    calls_[d.calls[label]].here = {};
-    calls_[d.calls[label]].order = {};
+    Call& c = calls_[d.calls[label]];
+    c.tally = e.calls[label];
+    payload_asked_ += c.plan->payload;
+    c.info = {};
+    c.plan = nullptr;
+    c.qps = nullptr;
+    c.here = {};
+    c.order = {};
   }
   add_totals(totals_, e.totals);
 }
@@ -639,7 +653,8 @@ void DomainFabric::check_conservation() const {
   if (transfers_open_ > 0) return;
   int64_t asked = 0;
   for (const Transfer& t : transfers_) asked += t.size.count();
-  for (const Call& c : calls_) asked += c.plan->payload * (c.begun ? 1 : 0);
+  asked += payload_asked_;
+  for (const Call& c : calls_) asked += c.begun && c.plan ? c.plan->payload : 0;
   const int64_t delivered = totals().payload_bytes;
   const bool grants = std::any_of(calls_.begin(), calls_.end(),
                                   [](const Call& c) { return c.tally.cts_count > 0; });

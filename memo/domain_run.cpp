@@ -11,6 +11,7 @@ DomainRun::DomainRun(const Topology& topology, const PacketConfig& config,
     : complete_at_receiver_(config.complete_at_receiver), domain_(topology, config, &registry) {}
 
 uint32_t DomainRun::start(const Transfer& transfer, Time at) {
+  bound_ = 0;
   const auto label = static_cast<uint32_t>(outer_.size());
   const TransferId id = domain_.start(transfer, at);
   TRAINYARD_ASSERT(id == flights_.size());
@@ -30,6 +31,7 @@ uint32_t DomainRun::open(const HostedCall& info) {
 }
 
 void DomainRun::arrive(uint32_t call, uint32_t member, Time at) {
+  bound_ = 0;
   sends_.clear();
   done_.clear();
   calls_[call].run->arrived(member, sends_, done_);

@@ -4,6 +4,7 @@
 // domains that do the same have the same labels.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -38,6 +39,13 @@ class DomainRun {
 
   [[nodiscard]] Time next_event() const {
     return outputs_.empty() ? domain_.next_event() : outputs_.front().at;
+  }
+  /// A lower bound of the time of the next output, not below next_event().
+  [[nodiscard]] int64_t no_output_before() {
+    const int64_t next = outputs_.empty() ? domain_.next_event().ps() : outputs_.front().at.ps();
+    if (!outputs_.empty()) return next;
+    if (next >= bound_) bound_ = domain_.no_delivery_before();
+    return std::max(next, bound_);
   }
   /// Whole instants up to `limit`; stops after the first one with outputs, which are appended in
   /// order of (what, label, member). @returns the last instant processed.
@@ -80,6 +88,7 @@ class DomainRun {
   std::vector<Flight> flights_;
   std::vector<TransferId> outer_;  // label -> id
   size_t calls_open_ = 0;
+  int64_t bound_ = 0;                  // no delivery before it, as known at the last look
   std::vector<DomainOutput> outputs_;  // at the last instant, not yet handed out
   std::vector<CollectiveSend> sends_;  // scratch
   std::vector<uint32_t> done_;

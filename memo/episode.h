@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "memo/domain_run.h"
-#include "memo/hash128.h"
+#include "sim/hash128.h"
 
 namespace trainyard {
 

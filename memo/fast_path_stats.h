@@ -10,8 +10,9 @@ namespace trainyard {
 struct FastPathStats {
   uint64_t domains = 0, followed = 0;
   uint64_t episodes = 0;  ///< distinct ones simulated to their end
-  int64_t bytes_simulated = 0, bytes_followed = 0;
-  uint64_t transmissions_simulated = 0, transmissions_followed = 0;
+  int64_t bytes_simulated = 0, bytes_jumped = 0, bytes_followed = 0;
+  uint64_t transmissions_simulated = 0, transmissions_jumped = 0, transmissions_followed = 0;
+  uint64_t jumps = 0;               ///< over whole periods
   uint64_t events = 0;              ///< executed, those simulated again included
   uint64_t events_again = 0;        ///< executed a second time, for followers and merges
   uint64_t materialised = 0;        ///< followers that had to be simulated after all

@@ -76,6 +76,18 @@ class EventQueue {
     return work_[pos_++];
   }
 
+  /// Calls `f` with every pending event, in no order.
+  template <class F>
+  void for_each(const F& f) const {
+    for (size_t i = pos_; i < work_.size(); ++i) f(work_[i]);
+    for (const Event& e : near_) f(e);
+    for (const Event& e : staged_) f(e);
+    for (const Event& e : far_) f(e);
+    for (const uint32_t head : buckets_) {
+      for (uint32_t n = head; n != kNil; n = pool_[n].next) f(pool_[n].event);
+    }
+  }
+
   /// Counts the buckets taken out so far: where it changed, staged() and current() are new.
   [[nodiscard]] uint32_t turn() const { return turn_; }
   /// Events of the bucket that probably comes next, in no order; for prefetching.

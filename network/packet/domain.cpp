@@ -18,6 +18,7 @@ void PacketDomain::mix(uint32_t what, uint64_t a, uint64_t b) {
 void PacketDomain::trace(uint32_t what, uint32_t object, int64_t value, uint64_t a, uint64_t b) {
   mix(what, a, b);
   if (trace_sink_ != nullptr) trace_sink_->push_back({now_, what, object, value});
+  if (what == kTracePause && period_ != nullptr) period_pause({now_, what, object, value});
 }
 
 // ---------------------------------------------------------------- events
@@ -36,6 +37,9 @@ Time PacketDomain::advance(Time limit, std::vector<Completion>& out) {
     now_ = events_.next_time();
     run_instant();
     if (out.size() != before) break;
+    if (period_anchor_ != kNil && qps_[period_anchor_].next != period_->seen) {
+      look_for_period(limit.ps());
+    }
     rests = may_rest && idle();
     if (rests) break;
   }
@@ -145,6 +149,7 @@ void PacketDomain::on_start(uint32_t si) {
     }
   }
   activate(qi);
+  if (period_ != nullptr) period_begins(qi);
   kick(q.port);
 }
 
@@ -155,7 +160,7 @@ bool PacketDomain::is_lost(Port& p, const Packet& packet) {
     p.lossy = p.loss_q32 != 0 || p.down || p.doomed > 0;
     return true;
   }
-  drew_dice_ = drew_dice_ || p.loss_q32 != 0;
+  dice_draws_ += p.loss_q32 != 0 ? 1 : 0;
   return p.down ||
          ((p.loss_kinds >> packet.type & 1) != 0 &&
           dice_below(dice(config_.seed, kDiceLoss, p.global, p.loss_draws++), p.loss_q32));
@@ -468,7 +473,7 @@ void PacketDomain::mark_by_queue(Port& out, uint32_t k, int64_t queued) {
       if (hop >= q.hops) hop = hops_done(packet) - 1;  // another path of this queue pair
       // One draw per packet and hop; no path is longer than 64 links.
       const uint64_t counter = static_cast<uint64_t>(packet.seq) * 64 + hop;
-      drew_dice_ = true;
+      ++dice_draws_;
       if (!dice_below(dice(config_.seed, kDiceMark, q.dice_object, counter), probability_q32)) {
         return;
       }
@@ -492,13 +497,13 @@ uint32_t PacketDomain::choose_path(QueuePair& q) {
   uint32_t choice = q.path_choice;
   if (config_.paths == PathChoice::spray) {
     const uint64_t n = q.sent_packets++;
-    drew_dice_ = true;
+    ++dice_draws_;
     choice =
         config_.round_robin
             ? static_cast<uint32_t>((q.dice_object + n) % q.path_count)
             : static_cast<uint32_t>(dice(config_.seed, kDicePath, q.dice_object, n) % q.path_count);
   } else if (now_ - q.last_sent > config_.flowlet_gap_ps && q.high_water > 0) {
-    drew_dice_ = true;
+    ++dice_draws_;
     choice = static_cast<uint32_t>(dice(config_.seed, kDicePath, q.dice_object, q.flowlets++) %
                                    q.path_count);
   }

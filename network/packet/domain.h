@@ -15,6 +15,7 @@
 //   domain_control.cpp    congestion control, pauses and their timers, watchdogs
 //   domain_selective.cpp  selective repeat
 //   domain_changes.cpp    links and NICs that fail, degrade and come back
+//   domain_period.cpp     whole periods skipped
 //   domain_report.cpp     records, balances, who waits for whom
 #pragma once
 
@@ -32,12 +33,14 @@
 #include "network/packet/domain_registry.h"
 #include "network/packet/hpcc.h"
 #include "network/packet/int_hop.h"
+#include "network/packet/period_finder.h"
 #include "network/packet/telemetry.h"
 #include "network/packet/timely.h"
 #include "network/routing.h"
 #include "network/topology.h"
 #include "sim/event_queue.h"
 #include "sim/fabric.h"
+#include "sim/hash128.h"
 
 namespace trainyard {
 
@@ -56,14 +59,6 @@ struct PauseRecord {
   uint32_t stopped = 0;             ///< directed port (of the topology) that has to stop
   uint32_t because = 0xffffffffU;   ///< egress port for which the packet that tipped it was bound
   uint8_t traffic_class = 0;
-};
-
-/// One summand of the fingerprint.
-struct TraceEntry {
-  int64_t time_ps = 0;
-  uint32_t what = 0;
-  uint32_t object = 0;  ///< local queue pair, or local port for pauses
-  int64_t value = 0;    ///< end of the message, rate, class and direction, local queue pair
 };
 
 /// Something that happens to the fabric at a time of its own.
@@ -93,7 +88,6 @@ class PacketDomain {
   /// must outlive it.
   PacketDomain(const Topology& topology, const PacketConfig& config,
                DomainRegistry* registry = nullptr);
-
   TransferId start(const Transfer& transfer, Time at);
   /// Not before the last instant processed.
   void schedule(const FabricChange& change);
@@ -114,6 +108,16 @@ class PacketDomain {
   /// Ends the series at this instant; its links are those of links().
   [[nodiscard]] LinkSeries take_link_series();
 
+  /// Skips whole periods from now on, where the configuration lets states return
+  /// (domain_period.cpp). Changes no result.
+  void use_period_jumps();
+  struct Jumps {
+    uint64_t jumps = 0, periods = 0;
+    uint64_t transmissions = 0, events_saved = 0;
+    int64_t payload = 0;
+  };
+  [[nodiscard]] const Jumps& jumps() const { return jumps_; }
+
   // A part of a run. Queue pairs, ports and nodes have local indices in order of declaration.
   /// Makes a queue pair known that lasts; with a registry, before its first transfer.
   uint32_t declare(const QpIdentity& id, const QpMemory& memory);
@@ -122,9 +126,11 @@ class PacketDomain {
     return outstanding_ == 0 && live_packets_ == 0 && starts_pending_ == 0 &&
            cuts_pending_ == 0 && timers_pending_ == 0 && changes_pending_ == 0;
   }
+  /// No message can be delivered before this instant, as links are. Never when nothing is sent.
+  [[nodiscard]] int64_t no_delivery_before() const;
   [[nodiscard]] uint64_t events() const { return totals_.events; }
   /// Some decision was left to the dice.
-  [[nodiscard]] bool drew_dice() const { return drew_dice_; }
+  [[nodiscard]] bool drew_dice() const { return dice_draws_ > 0; }
   [[nodiscard]] uint32_t port_count() const { return static_cast<uint32_t>(ports_.size()); }
   [[nodiscard]] uint32_t qp_count() const { return static_cast<uint32_t>(qps_.size()); }
   [[nodiscard]] uint32_t global_port(uint32_t port) const { return ports_[port].global; }
@@ -443,6 +449,14 @@ class PacketDomain {
   int64_t pair_bdp(const QueuePair& q, int64_t* rtt) const;
   void longest_pair();
 
+  // Period jump.
+  void period_begins(uint32_t qp);
+  void period_pause(const TraceEntry& entry);
+  uint64_t hash_state(Hash128& hash) const;
+  void look_for_period(int64_t limit);
+  void jump(int64_t limit);
+  [[nodiscard]] int64_t paused_so_far(uint32_t port, uint32_t traffic_class) const;
+
   // Changes.
   void link_went(uint32_t port, bool up);
   void pause_again(uint32_t in);
@@ -556,7 +570,11 @@ class PacketDomain {
   std::deque<LinkNews> unlearnt_;  // link events that routes do not follow yet, in order
   bool cycle_check_pending_ = false;
   uint32_t starts_pending_ = 0, cuts_pending_ = 0, timers_pending_ = 0, changes_pending_ = 0;
-  bool drew_dice_ = false, pool_changed_ = false;
+  uint64_t dice_draws_ = 0;
+  bool pool_changed_ = false;
+  std::unique_ptr<PeriodFinder> period_;  // null: off
+  uint32_t period_anchor_ = kNil;
+  Jumps jumps_;
   int64_t checked_payload_ = -1;  // delivered at the last look for cyclic waits
 
   FabricTotals totals_;

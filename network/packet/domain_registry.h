@@ -65,6 +65,14 @@ struct PortTally {
   }
 };
 
+/// One summand of the fingerprint.
+struct TraceEntry {
+  int64_t time_ps = 0;
+  uint32_t what = 0;
+  uint32_t object = 0;  ///< local queue pair, or local port for pauses
+  int64_t value = 0;    ///< end of the message, rate, class and direction, local queue pair
+};
+
 /// Use of a switch's shared buffer by one domain. While the peaks of all domains that use the
 /// switch sum to no more than the smallest room of them, none of their decisions would have been
 /// another one had they been simulated together.

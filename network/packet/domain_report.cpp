@@ -148,6 +148,23 @@ std::vector<LinkRecord> PacketDomain::links() const {
   return out;
 }
 
+int64_t PacketDomain::no_delivery_before() const {
+  if (starts_pending_ > 0 || changes_pending_ > 0) return now_;
+  int64_t first = kNever;
+  for (const QueuePair& q : qps_) {
+    if (q.receive_transfer == kNil) continue;
+    // What is missing comes through the last link, where one packet may be under way already.
+    const Port& last = ports_[paths_[q.forward + q.hops - 1]];
+    const int64_t missing = states_[q.receive_transfer].end - q.received - config_.payload;
+    const int64_t time = missing <= 0 ? 0
+                                      : transmission_time(Bytes(missing), Rate::bps(last.rate_bps),
+                                                          Time::ps(1))
+                                            .ps();
+    first = std::min(first, now_ + time);
+  }
+  return first;
+}
+
 PortTally PacketDomain::tally(uint32_t pi) const {
   const Port& p = ports_[pi];
   PortTally t;

@@ -234,7 +234,7 @@ void links(const Result& result, std::string& out) {
 void fast_path(const Result& result, std::string& out) {
   const FastPathStats& f = *result.fast_path;
   out += "\nFast path (exact)\n";
-  const double all = static_cast<double>(f.bytes_simulated + f.bytes_followed);
+  const double all = static_cast<double>(f.bytes_simulated + f.bytes_jumped + f.bytes_followed);
   const auto percent = [&](int64_t bytes) {
     return fmt::format("{:.2f} %", all > 0 ? 100 * static_cast<double>(bytes) / all : 0.0);
   };
@@ -243,8 +243,9 @@ void fast_path(const Result& result, std::string& out) {
                      report::grouped(f.followed), report::grouped(f.episodes)),
          out);
   figure("payload",
-         fmt::format("{} as packets, {} by following", percent(f.bytes_simulated),
-                     percent(f.bytes_followed)),
+         fmt::format("{} as packets, {} by {} period jumps, {} by following",
+                     percent(f.bytes_simulated), percent(f.bytes_jumped),
+                     report::grouped(f.jumps), percent(f.bytes_followed)),
          out);
   figure("events",
          fmt::format("{} for {} link transmissions, {} of them a second time",

@@ -533,6 +533,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     FastPathOptions options;
     options.partition = s.domains;
     options.memo = s.memo;
+    options.jumps = s.period_jump;
     options.memo_bytes = static_cast<size_t>(s.memo_limit);
     auto fabric = std::make_unique<DomainFabric>(topology, config, options);
     domains = fabric.get();

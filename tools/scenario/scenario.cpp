@@ -644,6 +644,8 @@ void read_simulation(Block& root, Scenario& s) {
   s.domains = domains.is_word("domains", "on");
   const Params memo = b.one(scenario_key("simulation.memo"));
   s.memo = memo.is_word("memo", "on");
+  const Params jumps = b.one(scenario_key("simulation.period_jump"));
+  s.period_jump = jumps.is_word("period_jump", "on");
   const Params memo_limit = b.one(scenario_key("simulation.memo_limit"));
   s.memo_limit = memo_limit.bytes("memo_limit").count();
   b.refuse("audit");
@@ -660,7 +662,7 @@ void read_simulation(Block& root, Scenario& s) {
   list_settings(s, "simulation.", s.engine.params);
   list_setting(s, "simulation.fast_path", fast, b.origin("fast_path"));
   if (fast != "none") {
-    for (const Params* p : {&domains, &memo, &memo_limit}) list_settings(s, "simulation.", *p);
+    for (const Params* p : {&domains, &memo, &jumps, &memo_limit}) list_settings(s, "simulation.", *p);
   }
   list_settings(s, "simulation.", seeds);
   list_settings(s, "simulation.", threads);

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT
+// Small random jobs, networks and configurations, and what each way of simulating makes of them.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "memo/domain_fabric.h"
+#include "network/packet/packet_fabric.h"
+#include "sim/registry.h"
+#include "sim/timeline.h"
+#include "workload/collective_params.h"
+
+namespace trainyard::test {
+
+struct RandomCase {
+  Topology topology;
+  PacketConfig config;
+  Job job;
+  std::string algorithm = "auto";
+  std::string text;  ///< what it is, for messages
+};
+
+enum class Flavour {
+  plain,         ///< ample buffers
+  tight,         ///< dynamic thresholds near XOFF
+  simultaneous,  ///< everything starts at once, again and again
+  marks,         ///< DCQCN and ECN bands that queues reach
+  spraying       ///< several paths per queue pair
+};
+
+inline PacketConfig base_config(CongestionControl congestion) {
+  PacketConfig c = make_packet_config(
+      {Params(transport_params()), "dcqcn", Params(dcqcn_params()), "ecmp", Params(ecmp_params()),
+       Params(buffer_params()), Params(pfc_params()), Params(ecn_params()), 1});
+  c.congestion = congestion;
+  return c;
+}
+
+inline RandomCase random_case(uint64_t seed, Flavour flavour) {
+  std::mt19937_64 rng(seed * 7919 + static_cast<uint64_t>(flavour));
+  const auto pick = [&](uint32_t n) { return static_cast<uint32_t>(rng() % n); };
+  RandomCase c;
+  // Servers with a scale-up switch and NICs, leaves and spines.
+  const uint32_t servers = 2 + pick(3);
+  const uint32_t gpus = 1 + pick(4);
+  const uint32_t leaves = 1 + pick(2);
+  const uint32_t spines = leaves == 1 ? 0 : 1 + pick(2);
+  const Rate nic = Rate::gbps(pick(2) == 0 ? 100 : 200);
+  Topology& t = c.topology;
+  const uint32_t hosts = servers * gpus;
+  for (uint32_t h = 0; h < hosts; ++h) t.add_node("gpu" + std::to_string(h), NodeKind::host);
+  std::vector<uint32_t> leaf;
+  std::vector<uint32_t> spine;
+  std::vector<uint32_t> up;
+  for (uint32_t l = 0; l < leaves; ++l) {
+    leaf.push_back(t.add_node("leaf" + std::to_string(l), NodeKind::leaf));
+  }
+  for (uint32_t s = 0; s < spines; ++s) {
+    spine.push_back(t.add_node("spine" + std::to_string(s), NodeKind::spine));
+  }
+  const bool scale_up = gpus > 1 && pick(4) != 0;
+  for (uint32_t s = 0; scale_up && s < servers; ++s) {
+    up.push_back(t.add_node("nvs" + std::to_string(s), NodeKind::scale_up));
+  }
+  for (uint32_t h = 0; h < hosts; ++h) {
+    t.add_link(h, leaf[(h + (pick(8) == 0 ? 1 : 0)) % leaves], nic, Time::ns(200 + 100 * pick(2)));
+    if (scale_up) t.add_link(h, up[h / gpus], Rate::gbps(800), Time::ns(250));
+  }
+  for (const uint32_t l : leaf) {
+    for (const uint32_t s : spine) t.add_link(l, s, nic, Time::ns(300));
+  }
+  t.finish();
+
+  c.config = base_config(flavour == Flavour::marks ? CongestionControl::dcqcn
+                                                 : CongestionControl::none);
+  c.config.seed = seed;
+  c.config.payload = 1000;
+  c.config.header = 48;
+  c.config.ack_interval = 1 + pick(3) / 2;
+  c.config.buffer = 4 << 20;
+  if (pick(3) == 0) c.config.window = WindowRule::bdp_pair;
+  if (flavour == Flavour::tight) {
+    c.config.alpha_q16 = 1 << (10 + pick(4));
+    c.config.headroom_rule = HeadroomRule::fixed;
+    c.config.headroom_fixed = 30'000;
+    c.config.reserve = pick(2) * 2096;
+    size_t ports = 0;
+    for (size_t n = 0; n < t.nodes().size(); ++n) {
+      ports = std::max<size_t>(ports, t.nodes()[n].ports.size());
+    }
+    c.config.buffer = static_cast<int64_t>(ports) *
+                          (c.config.headroom_fixed + c.config.reserve) +
+                      20'000 * (1 + pick(10));
+    if (pick(3) == 0) c.config.pause_quanta = 400;
+  }
+  if (flavour == Flavour::marks) {
+    c.config.kmin = 4000;
+    c.config.kmax = 40'000;
+    c.config.dithered = pick(2) == 0;
+  }
+  if (flavour == Flavour::spraying) {
+    c.config.paths = PathChoice::spray;
+    c.config.path_count = 4;
+    c.config.round_robin = pick(2) == 0;
+    c.config.recovery = LossRecovery::go_back_n;
+  }
+  c.algorithm = pick(3) == 0 ? "direct" : "auto";
+
+  // Groups: those of a server, those of equal place in a server, all.
+  Job& job = c.job;
+  job.name = "random";
+  std::vector<uint32_t> inner(hosts);
+  std::vector<uint32_t> outer(hosts);
+  for (uint32_t s = 0; s < servers; ++s) {
+    Group g{"server" + std::to_string(s), {}};
+    for (uint32_t i = 0; i < gpus; ++i) {
+      g.members.push_back(s * gpus + i);
+      inner[s * gpus + i] = static_cast<uint32_t>(job.groups.size());
+    }
+    job.groups.push_back(g);
+  }
+  for (uint32_t i = 0; i < gpus; ++i) {
+    Group g{"rail" + std::to_string(i), {}};
+    for (uint32_t s = 0; s < servers; ++s) {
+      g.members.push_back(s * gpus + i);
+      outer[s * gpus + i] = static_cast<uint32_t>(job.groups.size());
+    }
+    job.groups.push_back(g);
+  }
+  const auto all = static_cast<uint32_t>(job.groups.size());
+  Group everybody{"all", {}};
+  for (uint32_t h = 0; h < hosts; ++h) everybody.members.push_back(h);
+  job.groups.push_back(everybody);
+
+  // One program, in which ranks may be late by themselves.
+  struct Step {
+    uint32_t kind;  // 0: group of the server, 1: rail, 2: all, 3: message to the next server
+    CollectiveKind collective;
+    int64_t bytes;
+    uint32_t stream;
+    int64_t compute_ns;
+    uint32_t late_rank;
+  };
+  std::vector<Step> steps;
+  const uint32_t n_steps = 3 + pick(8);
+  const CollectiveKind kinds[] = {CollectiveKind::all_reduce, CollectiveKind::all_gather,
+                                  CollectiveKind::reduce_scatter, CollectiveKind::all_to_all};
+  const bool together = flavour == Flavour::simultaneous;
+  for (uint32_t i = 0; i < n_steps; ++i) {
+    if (i > 1 && pick(2) == 0) {
+      steps.push_back(steps[pick(i)]);  // repeats
+      continue;
+    }
+    Step s{};
+    s.kind = together ? pick(2) : pick(8) == 0 ? 2 : pick(3) == 2 ? 3 : pick(2);
+    s.collective = kinds[pick(4)];
+    s.bytes = 1000 * (1 + pick(60));
+    s.stream = pick(2);
+    s.compute_ns = together ? 50'000 : 1000 * pick(60);
+    s.late_rank = !together && pick(3) == 0 ? pick(hosts) : hosts;
+    steps.push_back(s);
+  }
+  for (uint32_t h = 0; h < hosts; ++h) {
+    auto g = std::make_shared<OpGraph>();
+    g->streams = {{"compute", StreamOrder::fifo}, {"comm0", StreamOrder::fifo},
+                  {"comm1", StreamOrder::fifo}, {"recv", StreamOrder::fifo}};
+    uint32_t last = 0xffffffffU;
+    const auto add = [&](Op op) {
+      op.source_id = g->ops.size();
+      op.name = g->intern("op" + std::to_string(g->ops.size()));
+      g->ops.push_back(op);
+      return static_cast<uint32_t>(g->ops.size() - 1);
+    };
+    for (const Step& s : steps) {
+      Op compute;
+      compute.kind = OpKind::compute;
+      compute.duration = Time::ns(std::max<int64_t>(
+          1, s.compute_ns + (s.late_rank == h ? 3000 + 1000 * static_cast<int64_t>(h) : 0)));
+      const uint32_t before = add(compute);
+      if (last != 0xffffffffU) g->add_dependency(last, before);
+      if (s.kind == 3) {
+        Op send;
+        send.kind = OpKind::send;
+        send.stream = 1 + s.stream;
+        send.bytes = s.bytes;
+        send.peer_slot = 0;
+        g->add_dependency(before, add(send));
+        Op recv = send;
+        recv.kind = OpKind::recv;
+        recv.stream = 3;
+        recv.peer_slot = 1;
+        const uint32_t r = add(recv);
+        g->add_dependency(before, r);
+        last = r;
+        continue;
+      }
+      Op op;
+      op.kind = OpKind::collective;
+      op.collective = s.collective;
+      op.bytes = s.bytes * 8;
+      op.group_slot = s.kind;
+      op.stream = 1 + s.stream;
+      const uint32_t id = add(op);
+      g->add_dependency(before, id);
+      // Some are waited for, some overlap with what comes.
+      last = s.stream == 0 ? id : before;
+    }
+    g->finish();
+    RankProgram p;
+    p.graph = g;
+    p.binding.groups = {inner[h], outer[h], all};
+    p.binding.peers = {(h + gpus) % hosts, (h + hosts - gpus) % hosts};
+    job.ranks.push_back(p);
+  }
+  c.text = "seed " + std::to_string(seed) + " flavour " +
+           std::to_string(static_cast<int>(flavour)) + ": " + std::to_string(servers) + "x" +
+           std::to_string(gpus) + " on " + std::to_string(leaves) + "+" + std::to_string(spines) +
+           (scale_up ? " with" : " without") + " scale-up, " + std::to_string(n_steps) + " steps";
+  return c;
+}
+
+enum class Way { none, off, apart, memo };
+
+struct Outcome {
+  Time end;
+  uint64_t timeline = 0, fabric = 0;
+  uint64_t transmissions = 0, pauses = 0, marks = 0;
+  int64_t payload = 0;
+  std::vector<std::string> links;  ///< sorted
+  FastPathStats stats;
+  std::string error;
+};
+
+inline Outcome run_case(const RandomCase& c, Way way) {
+  std::unique_ptr<Fabric> fabric;
+  DomainFabric* domains = nullptr;
+  if (way == Way::none) {
+    fabric = std::make_unique<PacketFabric>(c.topology, c.config);
+  } else {
+    FastPathOptions options;
+    options.partition = way != Way::off;
+    options.memo = options.jumps = way == Way::memo;
+    auto owned = std::make_unique<DomainFabric>(c.topology, c.config, options);
+    domains = owned.get();
+    fabric = std::move(owned);
+  }
+  Params collectives(collective_params());
+  if (c.algorithm != "auto") collectives.set("algorithm", c.algorithm, {});
+  const auto selector = make_collective_selector(collectives);
+  const auto compute =
+      Registry::instance().factory<ComputeFactory>("compute", "trace")(Params(), DeviceCard());
+  TimelineOptions options;
+  options.placement.server = std::make_shared<std::vector<uint32_t>>(c.topology.servers());
+  options.eager_sends = true;
+  options.host = domains;
+  Outcome o;
+  try {
+    Timeline timeline(c.job, *fabric, *compute, *selector, options);
+    timeline.run();
+    std::vector<Completion> ignored;
+    while (fabric->next_event() != Time::infinity()) fabric->advance(Time::infinity(), ignored);
+    fabric->check_conservation();
+    o.end = timeline.end();
+    o.timeline = timeline.fingerprint();
+  } catch (const SimulationError& e) {
+    o.error = e.what();
+    return o;
+  }
+  o.fabric = fabric->fingerprint();
+  const FabricTotals t = fabric->totals();
+  o.transmissions = t.transmissions;
+  o.pauses = t.pfc_pauses;
+  o.marks = t.ecn_marks;
+  o.payload = t.payload_bytes;
+  for (const LinkRecord& l : fabric->links()) {
+    if (l.packets == 0) continue;
+    o.links.push_back(l.from + ">" + l.to + " " + std::to_string(l.packets) + " " +
+                      std::to_string(l.bytes) + " " + std::to_string(l.ecn_marks) + " " +
+                      std::to_string(l.pauses_received) + " " + std::to_string(l.paused.ps()) +
+                      " " + std::to_string(l.busy.ps()) + " " +
+                      std::to_string(l.peak_queue_bytes));
+  }
+  std::sort(o.links.begin(), o.links.end());
+  if (domains != nullptr) o.stats = domains->stats();
+  return o;
+}
+
+}  // namespace trainyard::test
