@@ -692,7 +692,7 @@ bool Timeline::run(Recorder* recorder) {
 
   // A host may skip time within a stretch.
   const Time stretch =
-      options_.host != nullptr ? Time::ms(1) : slice_of(ranks_.size());
+      options_.host != nullptr ? Time::ms(20) : slice_of(ranks_.size());
   std::vector<Completion> completions;
   std::vector<CollectiveHost::Done> through;
   std::vector<CollectiveSend> no_sends;
