@@ -175,7 +175,9 @@ ModelCard card_of(const Row& row) {
 }
 
 Training training_of(const Row& row) {
-  Settings s = {{"attention", "scores"}};
+  // The recomputation paper precedes flash attention.
+  const bool scores = row.at("id").rfind("korth", 0) == 0;
+  Settings s = {{"attention", scores ? "scores" : "flash"}};
   const auto put = [&](const char* key, const char* column, const char* fallback) {
     const std::string& value = row.at(column);
     s.emplace_back(key, value.empty() ? fallback : value);
@@ -199,6 +201,25 @@ Training training_of(const Row& row) {
   return training(card_of(row), s);
 }
 
+/// A quantity of arXiv:2205.05198 by our formulas, in its unit.
+double of_the_paper(const Row& row) {
+  const Training t = training_of(row);
+  if (row.at("quantity") == "activations") {
+    return static_cast<double>(stage_activations(t, 0)) / 1073741824;
+  }
+  if (row.at("quantity") == "activations relative to baseline") {
+    Training base = t;
+    base.recompute = Recompute::none;
+    base.sequence_parallel = false;
+    return 100 * static_cast<double>(stage_activations(t, 0)) /
+           static_cast<double>(stage_activations(base, 0));
+  }
+  const auto h = static_cast<double>(t.model.hidden);
+  const double layers = 12 * h * h * static_cast<double>(t.model.layers);
+  return layers / static_cast<double>(t.tp * t.pp) *
+         static_cast<double>(t.parameter_bytes + 4 + t.optimizer_bytes) / 1073741824;
+}
+
 // arXiv:2205.05198 figures 1 and 7: the paper's own memory model. Layers only.
 TEST(PublishedMemory, ActivationsOfTheRecomputationPaper) {
   const std::string path = published("memory.csv");
@@ -208,23 +229,10 @@ TEST(PublishedMemory, ActivationsOfTheRecomputationPaper) {
     if (row.at("id").rfind("korth", 0) != 0) continue;
     SCOPED_TRACE(row.at("id"));
     const double value = std::atof(row.at("value").c_str());
-    const Training t = training_of(row);
-    double ours = 0;
-    if (row.at("quantity") == "activations") {
-      ours = static_cast<double>(stage_activations(t, 0)) / 1073741824;
-    } else if (row.at("quantity") == "activations relative to baseline") {
-      Training base = t;
-      base.recompute = Recompute::none;
-      base.sequence_parallel = false;
-      ours = 100 * static_cast<double>(stage_activations(t, 0)) /
-             static_cast<double>(stage_activations(base, 0));
-    } else {
-      const double h = static_cast<double>(t.model.hidden);
-      const double layers = 12 * h * h * static_cast<double>(t.model.layers);
-      ours = layers / static_cast<double>(t.tp * t.pp) *
-             static_cast<double>(t.parameter_bytes + 4 + t.optimizer_bytes) / 1073741824;
-    }
-    EXPECT_NEAR(1, ours / value, 0.005) << ours << " against " << value;
+    const double ours = of_the_paper(row);
+    // Percentages are read from a figure.
+    const double tolerance = row.at("unit") == "%" ? 0.015 : 0.001;
+    EXPECT_NEAR(1, ours / value, tolerance) << ours << " against " << value;
     ++n;
   }
   EXPECT_GE(n, 28);
@@ -241,9 +249,7 @@ TEST(PublishedMemory, MedianErrorOfAllRowsWithAKnownConfiguration) {
     if (family != "korth" && family != "flagperf" && family != "internevo") continue;
     const double value = std::atof(row.at("value").c_str());
     if (family == "korth") {
-      if (row.at("quantity") != "activations") continue;
-      const double ours = static_cast<double>(stage_activations(training_of(row), 0)) / 1073741824;
-      errors["korth"].push_back(std::abs(ours / value - 1));
+      errors["korth"].push_back(std::abs(of_the_paper(row) / value - 1));
       continue;
     }
     Row changed = row;
@@ -259,12 +265,42 @@ TEST(PublishedMemory, MedianErrorOfAllRowsWithAKnownConfiguration) {
     }
     errors[family].push_back(std::abs(ours / value - 1));
   }
+  // DeepSeek-V3 on 256 GPUs with bf16 moments (mcoremoe rows).
+  const Training v3 = training("deepseek-v3", {{"layout.pp", "4"},
+                                               {"schedule.kind", "interleaved"},
+                                               {"schedule.chunks", "4"},
+                                               {"layout.ep", "64"},
+                                               {"layout.dp", "64"},
+                                               {"precision.optimizer", "8B"},
+                                               {"batch.sequence", "4096"},
+                                               {"batch.global", "8192"}});
+  const StageMemory at = stage_memory(v3, fullest_stage(v3));
+  const std::map<std::string, double> parts = {
+      {"activations, no recompute", gb(at.activations + at.logits)},
+      {"main weights + optimizer state", gb(at.optimizer)},
+      {"weights and gradients", gb(at.parameters + at.gradients)},
+      {"total, no recompute", gb(at.total())}};
+  for (const Row& row : read_csv(path)) {
+    const auto it = parts.find(row.at("quantity"));
+    if (it == parts.end() || row.at("id").rfind("mcoremoe", 0) != 0) continue;
+    const double value = std::atof(row.at("value").c_str());
+    if (std::getenv("TRAINYARD_SHOW") != nullptr) {
+      std::printf("%-42s %7.2f %7.2f  %+.0f %%\n", row.at("id").c_str(), it->second, value,
+                  100 * (it->second / value - 1));
+    }
+    errors["mcoremoe"].push_back(std::abs(it->second / value - 1));
+  }
+  std::vector<double> all;
   for (auto& [family, list] : errors) {
+    all.insert(all.end(), list.begin(), list.end());
     std::sort(list.begin(), list.end());
     std::printf("%s: %zu rows, median error %.1f %%, largest %.1f %%\n", family.c_str(),
                 list.size(), 100 * list[list.size() / 2], 100 * list.back());
   }
-  EXPECT_LT(errors["korth"][errors["korth"].size() / 2], 0.001);
+  std::sort(all.begin(), all.end());
+  std::printf("all: %zu rows, median error %.1f %%\n", all.size(), 100 * all[all.size() / 2]);
+  EXPECT_GE(all.size(), 68U);
+  EXPECT_LE(all[all.size() / 2], 0.05);
 }
 
 // README of the published runs, table "FLOPs definition": r by family, dense models.
