@@ -94,6 +94,7 @@ struct Timeline::Collective {
   int64_t bytes = 0;
   uint32_t first_rank = kNone, first_op = 0;
   std::unique_ptr<CollectiveRun> run;
+  uint32_t call = kNone;        // of the host
   std::vector<uint32_t> op_of;  // member -> op, kNone before arrival
   std::vector<Time> arrival;    // member
   std::vector<char> member_done;
@@ -423,7 +424,14 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
       }
       const CollectiveAlgorithm& algorithm = selector_.choose(request);
       r.algorithm = algorithm.name();
-      c.run = algorithm.begin(request);
+      if (options_.host != nullptr) {
+        c.call = options_.host->open(
+            {&algorithm, request, gi * 64, c.owner, options_.traffic_class});
+        TRAINYARD_ASSERT(c.call == hosted_.size());
+        hosted_.push_back(index);
+      } else {
+        c.run = algorithm.begin(request);
+      }
     }
     records_.push_back(std::move(r));
     collectives_.push_back(std::move(c));
@@ -463,6 +471,10 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
   }
   std::vector<CollectiveSend> sends;
   std::vector<uint32_t> done;
+  if (c.call != kNone) {
+    options_.host->arrive(c.call, member, now_);
+    return;
+  }
   if (c.run) {
     c.run->arrived(member, sends, done);
   } else if (c.arrived == n) {
@@ -704,6 +716,9 @@ bool Timeline::run(Recorder* recorder) {
 
   const Time stretch = slice_of(ranks_.size());
   std::vector<Completion> completions;
+  std::vector<CollectiveHost::Done> through;
+  std::vector<CollectiveSend> no_sends;
+  std::vector<uint32_t> member(1);
   while (ops_done_ < ops_total_) {
     const Time own = events_.empty() ? Time::infinity() : Time::ps(events_.next_time());
     const Time fabric_next = fabric_.next_event();
@@ -721,11 +736,18 @@ bool Timeline::run(Recorder* recorder) {
     const Time slice = std::max(fabric_next, now_);
     const Time limit =
         std::min({own, fails_at, slice == Time::infinity() ? Time::infinity() : slice + stretch});
-    if (fabric_next <= limit) {
+    // Also when it has nothing to do: what starts next starts after this instant of the fabric.
+    if (fabric_next <= limit || own <= limit) {
       const Time reached = fabric_.advance(limit, completions);
-      if (!completions.empty()) {
+      through.clear();
+      if (options_.host != nullptr) options_.host->take_done(through);
+      if (!completions.empty() || !through.empty()) {
         now_ = reached;
         for (const Completion& c : completions) on_completion(c);
+        for (const CollectiveHost::Done& d : through) {
+          member[0] = d.member;
+          apply(hosted_[d.call], no_sends, member);
+        }
         settle();
         continue;
       }
@@ -754,6 +776,23 @@ bool Timeline::run(Recorder* recorder) {
     if (fabric_.next_event() == Time::infinity()) throw SimulationError(fabric_.describe_stall());
     fabric_.advance(Time::infinity(), completions);
   }
+  book_collectives();
+  return true;
+}
+
+/// What the messages of each collective came to.
+void Timeline::book_collectives() {
+  for (uint32_t call = 0; call < hosted_.size(); ++call) {
+    CollectiveRecord& r = records_[collectives_[hosted_[call]].record];
+    const CollectiveHost::Tally t = options_.host->tally(call);
+    r.transfers = t.transfers;
+    r.wire_payload = t.payload;
+    r.transmissions = t.transmissions;
+    r.cts_count = t.cts_count;
+    r.cts_p50 = t.cts_p50;
+    r.cts_p90 = t.cts_p90;
+    r.cts_p99 = t.cts_p99;
+  }
   const auto& transfers = fabric_.transfers();
   std::map<uint32_t, std::vector<Time>> grants;  // by record
   for (uint32_t id = 0; id < flights_.size(); ++id) {
@@ -773,7 +812,6 @@ bool Timeline::run(Recorder* recorder) {
     r.cts_p90 = percentile(90);
     r.cts_p99 = percentile(99);
   }
-  return true;
 }
 
 std::string Timeline::describe_hang() {
@@ -791,7 +829,10 @@ std::string Timeline::describe_hang() {
       text += "; the GPU of rank" + ranks + (stopped > 8 ? " ..." : "") + " has stopped for good";
     }
   }
-  if (fabric_.outstanding() > 0) return text + ": " + fabric_.describe_stall();
+  // A host counts what is open; the members that it waits for are told below.
+  if (fabric_.outstanding() > 0 && options_.host == nullptr) {
+    return text + ": " + fabric_.describe_stall();
+  }
   for (const auto& [key, index] : open_collectives_) {
     (void)key;
     const Collective& c = collectives_[index];

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "sim/collective.h"
+#include "sim/collective_host.h"
 #include "sim/compute_model.h"
 #include "sim/event_queue.h"
 #include "sim/fabric.h"
@@ -46,6 +47,9 @@ struct TimelineOptions {
   /// GPUs that slow down or stop; null: none. A stopped GPU begins no op and takes no further part
   /// in collectives; ops on a stream called "host" run on.
   const FaultSource* faults = nullptr;
+  /// Runs collectives as a whole; null: the timeline runs them message by message. Not with
+  /// `faults`, which hold up single messages.
+  CollectiveHost* host = nullptr;
   /// Called now and then with the simulated time and ops done; returning false stops the run.
   std::function<bool(Time now, uint64_t ops_done)> progress;
 };
@@ -97,6 +101,8 @@ class Timeline {
   void on_delivery(TransferId id);
   /// When the collective that is open for longest fails; infinity: none, or no faults to wait for.
   Time deadline();
+  void tell_host(uint32_t collective, uint32_t member);
+  void book_collectives();
   void close_collective(uint32_t index);
   void account(uint32_t rank);
   void emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Time end,
@@ -121,6 +127,7 @@ class Timeline {
   std::map<uint64_t, uint32_t> open_collectives_;
   std::map<std::vector<uint64_t>, uint32_t> open_messages_;
   std::vector<Flight> flights_;
+  std::vector<uint32_t> hosted_;  // collective of each call of the host
   std::vector<RankTimes> times_;
   std::vector<CollectiveRecord> records_;
   std::vector<std::string> owner_names_;

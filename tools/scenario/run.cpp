@@ -9,6 +9,7 @@
 #include <map>
 
 #include "chakra/reader.h"
+#include "memo/domain_fabric.h"
 #include "network/engine.h"
 #include "network/packet/packet_fabric.h"
 #include "network/staged_fabric.h"
@@ -180,6 +181,18 @@ void add_pauses(const std::vector<PauseRecord>& pauses, const Topology& topology
     name(p.stopped);
     name(p.because);
   }
+}
+
+/// Why the fast path cannot be taken; empty: it can.
+std::string fast_path_obstacle(const Scenario& s, const PacketConfig& config,
+                               const RunHooks& hooks) {
+  if (s.engine.kind != "packet") return "the " + s.engine.kind + " engine needs none";
+  if (const auto why = fast_path_declines(config)) return *why;
+  if (!s.faults.empty()) return "faults";
+  if (hooks.rates != nullptr || s.link_window > Time() || s.pauses) {
+    return "time series of rates, links or pauses are asked for";
+  }
+  return "";
 }
 
 bool computes(const Job& job) {
@@ -510,7 +523,24 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
 
   r.complete_at_last_ack = !config.complete_at_receiver;
   const auto& make = Registry::instance().factory<EngineFactory>("engine", s.engine.kind);
-  const std::unique_ptr<Fabric> owned = make(topology, config, s.engine.params);
+  std::unique_ptr<Fabric> owned;
+  const std::string declined = fast_path_obstacle(s, config, hooks);
+  if (s.fast_path != "none" && !declined.empty()) {
+    r.warnings.push_back("simulation.fast_path: " + s.fast_path + " declines: " + declined +
+                         "; every packet is simulated");
+  }
+  DomainFabric* domains = nullptr;
+  if (s.fast_path != "none" && declined.empty()) {
+    FastPathOptions options;
+    options.partition = s.domains;
+    options.memo = s.memo;
+    options.memo_bytes = static_cast<size_t>(s.memo_limit);
+    auto fabric = std::make_unique<DomainFabric>(topology, config, options);
+    domains = fabric.get();
+    owned = std::move(fabric);
+  } else {
+    owned = make(topology, config, s.engine.params);
+  }
   Fabric& fabric = *owned;
   auto* const packet = dynamic_cast<PacketFabric*>(owned.get());  // null: another engine
   if (packet != nullptr) {
@@ -564,6 +594,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     // Alone, a job needs nobody between it and the fabric.
     const bool alone = flows.empty() && faults.changes().empty();
     Fabric& beneath = alone ? fabric : staged;
+    if (alone && options.faults == nullptr) options.host = domains;
     Timeline timeline(import.job, beneath, *compute, *selector, options);
     try {
       r.complete = timeline.run(&spans);
@@ -603,6 +634,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   }
   r.wall_s = seconds_since(run_started);
   r.totals = fabric.totals();
+  if (domains != nullptr) r.fast_path = domains->stats();
   r.links = fabric.links();
   add_pauses(pauses, topology, s.pauses, r);
   r.perfetto = s.perfetto;

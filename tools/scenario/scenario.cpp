@@ -673,13 +673,18 @@ void read_simulation(Block& root, Scenario& s) {
                     "known: " + known + " (ns3 is not built yet)");
   }
   const std::string fast = b.text("fast_path", "none");
-  if (fast != "none") {
-    if (fast == "exact" || fast == "fast") {
-      not_built(b.key_pos("fast_path"), "simulation.fast_path: " + fast);
-    }
+  if (fast == "fast") not_built(b.key_pos("fast_path"), "simulation.fast_path: " + fast);
+  if (fast != "none" && fast != "exact") {
     throw UserError(b.key_pos("fast_path"), "unknown fast_path '" + fast + "'",
-                    "known: none (exact and fast are not built yet)");
+                    "known: none, exact (fast is not built yet)");
   }
+  s.fast_path = fast;
+  const Params domains = b.one(scenario_key("simulation.domains"));
+  s.domains = domains.is_word("domains", "on");
+  const Params memo = b.one(scenario_key("simulation.memo"));
+  s.memo = memo.is_word("memo", "on");
+  const Params memo_limit = b.one(scenario_key("simulation.memo_limit"));
+  s.memo_limit = memo_limit.bytes("memo_limit").count();
   b.refuse("audit");
   const Params seeds = b.one(scenario_key("simulation.seeds"));
   if (seeds.integer("seeds") > 1) not_built(b.key_pos("seeds"), "simulation.seeds above 1");
@@ -693,6 +698,9 @@ void read_simulation(Block& root, Scenario& s) {
   list_setting(s, "simulation.engine", engine, b.origin("engine"));
   list_settings(s, "simulation.", s.engine.params);
   list_setting(s, "simulation.fast_path", fast, b.origin("fast_path"));
+  if (fast != "none") {
+    for (const Params* p : {&domains, &memo, &memo_limit}) list_settings(s, "simulation.", *p);
+  }
   list_settings(s, "simulation.", seeds);
   list_settings(s, "simulation.", threads);
   list_settings(s, "simulation.", until);

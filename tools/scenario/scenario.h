@@ -76,6 +76,9 @@ struct Scenario {
 
   ModelChoice engine;             ///< category "engine", see network/engine.h
   Time until = Time::infinity();  ///< simulation.until
+  std::string fast_path = "none";  ///< or "exact"
+  bool domains = true, memo = true;
+  int64_t memo_limit = 0;  ///< bytes
   Params collectives;
   ModelChoice compute;  ///< kind "auto" is settled when the trace is read
 
