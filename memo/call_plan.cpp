@@ -54,11 +54,12 @@ const CallPlan& CallPlanBook::plan(const HostedCall& call) {
   auto& recent = recent_[call.request.members];
   for (const Recent& r : recent) {
     if (r.algorithm == call.algorithm && r.kind == call.request.kind &&
-        r.bytes == call.request.bytes) {
+        r.bytes == call.request.bytes && r.sizes == call.request.sizes) {
       return *r.plan;
     }
   }
-  Key key{call.algorithm, call.request.kind, call.request.bytes, {}};
+  Key key{call.algorithm, call.request.kind, call.request.bytes, {}, {}};
+  if (call.request.sizes) key.sizes = *call.request.sizes;
   std::map<uint32_t, uint32_t> number;
   for (const uint32_t m : *call.request.members) {
     const uint32_t server = call.request.placement.node_of(m);
@@ -71,7 +72,11 @@ const CallPlan& CallPlanBook::plan(const HostedCall& call) {
     // The position in the book stands for the algorithm: books are per run.
     plan->digest.add(plans_.size());
   }
-  recent.push_back({key.algorithm, key.kind, key.bytes, plan.get()});
+  // Unequal shares rarely come back: the newest replaces the one before.
+  const auto old = std::find_if(recent.begin(), recent.end(),
+                                [](const Recent& r) { return r.sizes != nullptr; });
+  if (call.request.sizes && old != recent.end()) recent.erase(old);
+  recent.push_back({key.algorithm, key.kind, key.bytes, call.request.sizes, plan.get()});
   return *plan;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Which members of a collective talk to each other, found by running it on a network that takes no
-// time. Depends on the algorithm, kind, bytes, number of members and who shares a server with whom,
-// not on who they are.
+// time. Depends on the algorithm, kind, bytes (of each pair where they differ), number of members
+// and who shares a server with whom, not on who they are.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,7 @@ class CallPlanBook {
     CollectiveKind kind;
     int64_t bytes;
     std::vector<uint32_t> servers;  // of the members, numbered in order of appearance
+    std::vector<int64_t> sizes;     // of an all-to-all(v)
     auto operator<=>(const Key&) const = default;
   };
   std::map<Key, std::unique_ptr<CallPlan>> plans_;
@@ -47,6 +48,7 @@ class CallPlanBook {
     const CollectiveAlgorithm* algorithm = nullptr;
     CollectiveKind kind = CollectiveKind::barrier;
     int64_t bytes = 0;
+    std::shared_ptr<const std::vector<int64_t>> sizes;  // held: its address is compared
     const CallPlan* plan = nullptr;
   };
   std::map<const std::vector<uint32_t>*, std::vector<Recent>> recent_;
