@@ -87,7 +87,9 @@ uint64_t export_chakra(const Job& job, const std::string& prefix) {
     chakra::write_rank(prefix + "." + std::to_string(r) + ".et", trace);
   }
   std::vector<chakra::ProcessGroup> groups;
-  for (const Group& g : job.groups) groups.push_back({g.name, g.members});
+  for (const Group& g : job.groups) {
+    if (g.name != "world") groups.push_back({g.name, g.members});  // readers add it
+  }
   chakra::write_group_file((folder / "comm_group.json").string(), groups);
   return nodes;
 }

@@ -415,7 +415,7 @@ TEST_F(ScenarioTest, WrongTypesAndRangesAreRefusedWithTheirLine) {
       {"simulation:\n  threads: some\n", 2, "'some' is not a whole number"},
       {"workload:\n  chakra: x\n  element_bytes: 17\n", 3, "is outside 1 to 16"},
       {"workload:\n  chakra: x\n  strict: maybe\n", 3, "is not true or false"},
-      {"\nworkload: {strict: true}\n", 2, "workload needs 'chakra: PREFIX'"},
+      {"\nworkload: {strict: true}\n", 2, "workload needs 'model: NAME' or 'chakra: PREFIX'"},
   };
   for (const TypeRow& row : rows) {
     const std::string m = problem(row.text);
