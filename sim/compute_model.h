@@ -26,6 +26,7 @@ struct DeviceCard {
   double tflops = 0;
   double hbm_gbytes_per_s = 0;
   std::string source;
+  int64_t memory_bytes = 0;  ///< of the device; 0: not known
 };
 
 /// Factory of category "compute".

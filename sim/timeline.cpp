@@ -51,7 +51,29 @@ struct Timeline::ClassInfo {
 struct Timeline::RankState {
   const OpGraph* graph = nullptr;
   ClassInfo* info = nullptr;
-  std::vector<uint32_t> pending;  // unfinished dependencies per op
+  // Unfinished dependencies per op, in pages that exist from the first look at one of their ops
+  // until all of them have finished: of a long program only the part at work takes memory.
+  struct Page {
+    std::unique_ptr<uint32_t[]> counts;
+    uint32_t left = kPageOps;
+  };
+  static constexpr uint32_t kPageOps = 256;
+  std::vector<Page> pages;
+  uint32_t& pending(uint32_t op) {
+    Page& page = pages[op / kPageOps];
+    if (!page.counts) {
+      TRAINYARD_ASSERT(page.left > 0);
+      page.counts = std::make_unique<uint32_t[]>(kPageOps);
+      const uint32_t first = op / kPageOps * kPageOps;
+      const auto last = std::min<size_t>(first + kPageOps, graph->ops.size());
+      for (uint32_t i = first; i < last; ++i) page.counts[i - first] = graph->dependency_count(i);
+    }
+    return page.counts[op % kPageOps];
+  }
+  void done_with(uint32_t op) {
+    Page& page = pages[op / kPageOps];
+    if (--page.left == 0) page.counts.reset();
+  }
   struct StreamState {
     uint32_t cursor = 0;  // fifo
     bool busy = false;
@@ -139,8 +161,9 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
     RankState& s = ranks_[r];
     s.graph = g;
     s.info = info.get();
-    s.pending.resize(g->ops.size());
-    for (uint32_t i = 0; i < g->ops.size(); ++i) s.pending[i] = g->dependency_count(i);
+    const size_t n = g->ops.size();
+    s.pages.resize((n + RankState::kPageOps - 1) / RankState::kPageOps);
+    if (n % RankState::kPageOps != 0) s.pages.back().left = n % RankState::kPageOps;
     s.streams.resize(g->streams.size());
     s.left = static_cast<uint32_t>(g->ops.size());
     ops_total_ += s.left;
@@ -245,7 +268,7 @@ void Timeline::try_stream(uint32_t rank, uint32_t stream) {
     }
     case StreamOrder::fifo: {
       const auto& ops = s.info->stream_ops[stream];
-      if (st.cursor >= ops.size() || s.pending[ops[st.cursor]] != 0) return;
+      if (st.cursor >= ops.size() || s.pending(ops[st.cursor]) != 0) return;
       st.busy = true;
       begin(rank, ops[st.cursor++]);
       return;
@@ -338,8 +361,9 @@ void Timeline::finish(uint32_t rank, uint32_t op) {
   if (--s.left == 0) times_[rank].finish = now_;
   for (const uint32_t* next = s.graph->successors_begin(op); next != s.graph->successors_end(op);
        ++next) {
-    if (--s.pending[*next] == 0) release(rank, *next);
+    if (--s.pending(*next) == 0) release(rank, *next);
   }
+  s.done_with(op);
   if (s.graph->streams[o.stream].order != StreamOrder::free) s.streams[o.stream].busy = false;
 }
 
@@ -792,7 +816,7 @@ void Timeline::book_collectives() {
   }
 }
 
-std::string Timeline::describe_hang() const {
+std::string Timeline::describe_hang() {
   std::string text = "hang: " + std::to_string(ops_total_ - ops_done_) + " of " +
                      std::to_string(ops_total_) + " ops cannot run";
   int shown = 0;
@@ -839,10 +863,12 @@ std::string Timeline::describe_hang() const {
   if (shown == 0) {
     for (uint32_t r = 0; r < ranks_.size() && shown < 3; ++r) {
       if (ranks_[r].left == 0) continue;
-      for (uint32_t i = 0; i < ranks_[r].pending.size(); ++i) {
-        if (ranks_[r].pending[i] == 0) continue;
+      RankState& s = ranks_[r];
+      for (uint32_t i = 0; i < s.graph->ops.size(); ++i) {
+        const RankState::Page& page = s.pages[i / RankState::kPageOps];
+        if (page.left == 0 || (s.pending(i)) == 0) continue;
         text += "; rank " + std::to_string(r) + ": " + op_label(r, i) + " waits for " +
-                std::to_string(ranks_[r].pending[i]) + " ops";
+                std::to_string(s.pending(i)) + " ops";
         ++shown;
         break;
       }

@@ -107,7 +107,7 @@ class Timeline {
   void account(uint32_t rank);
   void emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Time end,
             uint32_t owner = Span::kNone, uint32_t last = Span::kNone);
-  [[nodiscard]] std::string describe_hang() const;
+  [[nodiscard]] std::string describe_hang();
   [[nodiscard]] std::string op_label(uint32_t rank, uint32_t op) const;
 
   const Job& job_;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tools/scenario/scenario.h"
+#include "workload/generator/training.h"
 
 namespace trainyard {
 namespace {
@@ -56,6 +57,18 @@ class ScenarioKeys : public ::testing::Test {
 
 const char* const kTraffic = "traffic: [{pattern: incast, size: 64KiB}]\n";
 const char* const kTrace = "workload: {chakra: t}\n";
+const char* const kModel =
+    "cluster: {nodes: 1}\n"
+    "workload: {model: {layers: 4, hidden: 64, heads: 8, vocab: 128}, layout: {pp: 2}}\n";
+
+/// A scenario in which the key stands.
+const char* home(const std::string& key, const char* otherwise) {
+  const std::string inner = key.rfind("workload.", 0) == 0 ? key.substr(9) : "";
+  for (const ParamSpec& spec : training_params()) {
+    if (spec.name == inner) return kModel;
+  }
+  return key.rfind("memory.", 0) == 0 ? kModel : otherwise;
+}
 
 std::string full_key(const ModelDoc& block, const ParamSpec& key) {
   return block.name == "scenario" ? key.name : block.name + "." + key.name;
@@ -84,7 +97,7 @@ TEST_F(ScenarioKeys, EachHasHelpAndSourceAndAnAcceptedDefault) {
 
 TEST_F(ScenarioKeys, DefaultsOfTheReaderAreTheDocumentedOnes) {
   size_t checked = 0;
-  for (const char* text : {kTraffic, kTrace}) {
+  for (const char* text : {kTraffic, kTrace, kModel}) {
     const Scenario s = load(text);
     for (const Setting& x : s.resolved) {
       if (x.origin.kind != Origin::Kind::default_value) continue;
@@ -100,7 +113,7 @@ TEST_F(ScenarioKeys, DefaultsOfTheReaderAreTheDocumentedOnes) {
 
 TEST_F(ScenarioKeys, EveryKeyWithADefaultIsListedAmongTheSettings) {
   std::set<std::string> listed;
-  for (const char* text : {kTraffic, kTrace}) {
+  for (const char* text : {kTraffic, kTrace, kModel}) {
     for (const Setting& x : load(text).resolved) listed.insert(x.key);
   }
   for (const ModelDoc& block : scenario_blocks()) {
@@ -119,7 +132,7 @@ TEST_F(ScenarioKeys, EveryDocumentedKeyIsKnownToTheReader) {
       // A neighbour that does not exist: the message lists what does.
       const size_t dot = full.rfind('.');
       const std::string beside = dot == std::string::npos ? "" : full.substr(0, dot + 1);
-      const std::string m = problem(kTraffic, {beside + "fluxcapacitor=1"});
+      const std::string m = problem(home(full, kTraffic), {beside + "fluxcapacitor=1"});
       EXPECT_TRUE(has(m, "unknown key 'fluxcapacitor'")) << full << ": " << m;
       EXPECT_TRUE(has(m.substr(m.find("known: ")), full.substr(beside.size())))
           << full << ": " << m;
@@ -133,11 +146,11 @@ TEST_F(ScenarioKeys, WordsAreAcceptedAndOthersRefused) {
     for (const ParamSpec& key : block.params) {
       const std::string full = full_key(block, key);
       for (const std::string& word : key.choices) {
-        EXPECT_EQ(problem(kTrace, {full + "=" + word}), "") << full << " = " << word;
+        EXPECT_EQ(problem(home(full, kTrace), {full + "=" + word}), "") << full << " = " << word;
         ++words;
       }
       if (key.type == ParamType::text) continue;
-      EXPECT_TRUE(has(problem(kTrace, {full + "=nonsense"}), "nonsense")) << full;
+      EXPECT_TRUE(has(problem(home(full, kTrace), {full + "=nonsense"}), "nonsense")) << full;
     }
   }
   EXPECT_GE(words, 14U);

@@ -186,12 +186,10 @@ TEST_F(ScenarioTest, EveryKeyOfTheGrammarIsBuiltOrRefusedByName) {
       {"fabric: {switch: {buffer: 64MiB}}\n", "", 0},
       {"fabric: {switch: {pfc: {alpha: 1/8, headroom: auto}}}\n", "", 0},
       {"fabric: {switch: {ecn: {preset: by-port-rate}}}\n", "", 0},
-      {"workload:\n  model: llama3-70b\n", "workload.model", 2},
-      {"workload:\n  layout: {tp: 8, pp: 2}\n", "workload.layout", 2},
-      {"workload:\n  schedule: {kind: 1f1b}\n", "workload.schedule", 2},
-      {"workload:\n  batch: {global: 1024}\n", "workload.batch", 2},
-      {"workload:\n  recompute: full\n", "workload.recompute", 2},
-      {"workload:\n  steps: 2\n", "workload.steps", 2},
+      {"workload: {model: llama3-8b, layout: {tp: 8, pp: 2, dp: 1, zero: 1, sequence_parallel: "
+       "true}, schedule: {kind: 1f1b}, batch: {global: 16, micro: 1, sequence: 8192}, recompute: "
+       "full, steps: 2}\nmemory: {headroom: 10%}\n",
+       "", 0},
       {"workload:\n  simai: file.txt\n", "workload.simai", 2},
       {"workload:\n  goal: file.goal\n", "workload.goal", 2},
       {"workload: {chakra: t}\n", "", 0},
@@ -238,7 +236,6 @@ TEST_F(ScenarioTest, EveryKeyOfTheGrammarIsBuiltOrRefusedByName) {
       {"check: {step_time: \"<=5.2s\"}\n", "check", 1},
       {"sweep: {fabric.topology.planes: [1, 2]}\n", "sweep", 1},
       {"jobs: [{name: a, workload: {}, placement: x, start: 0s, priority: 1}]\n", "jobs", 1},
-      {"memory: {headroom: 5%}\n", "memory", 1},
       {"storage: {network: shared, servers: 4}\n", "storage", 1},
       {"wiring: {nic_order: file, swap: [[node3.nic0, node3.nic1]]}\n", "", 0},
       {"cluster: {placement: striped}\n", "", 0},
@@ -418,7 +415,7 @@ TEST_F(ScenarioTest, WrongTypesAndRangesAreRefusedWithTheirLine) {
       {"simulation:\n  threads: some\n", 2, "'some' is not a whole number"},
       {"workload:\n  chakra: x\n  element_bytes: 17\n", 3, "is outside 1 to 16"},
       {"workload:\n  chakra: x\n  strict: maybe\n", 3, "is not true or false"},
-      {"\nworkload: {strict: true}\n", 2, "workload needs 'chakra: PREFIX'"},
+      {"\nworkload: {strict: true}\n", 2, "workload needs 'model: NAME' or 'chakra: PREFIX'"},
   };
   for (const TypeRow& row : rows) {
     const std::string m = problem(row.text);

@@ -30,9 +30,12 @@ enum class Order { fifo, lifo, random };
 
 const char* order_name(Order order) {
   switch (order) {
-    case Order::fifo: return "fifo";
-    case Order::lifo: return "lifo";
-    case Order::random: return "random";
+    case Order::fifo:
+      return "fifo";
+    case Order::lifo:
+      return "lifo";
+    case Order::random:
+      return "random";
   }
   return "";
 }
@@ -146,8 +149,8 @@ Log drive(const Call& call, Order order, bool mixed, uint64_t seed) {
   }
   size_t arrived = 0;
   while (!failed && (arrived < call.n || !pending.empty())) {
-    const bool arrive = arrived < call.n &&
-                        (pending.empty() || !mixed || dice(seed, 2, 0, ++draws) % 4 == 0);
+    const bool arrive =
+        arrived < call.n && (pending.empty() || !mixed || dice(seed, 2, 0, ++draws) % 4 == 0);
     if (arrive) {
       here[arrivals[arrived]] = 1;
       run->arrived(arrivals[arrived], sends, done);
@@ -279,9 +282,8 @@ size_t expected_messages(const Call& call) {
   if (call.kind == CollectiveKind::all_to_all) return n * (n - 1);
   const size_t steps = call.kind == CollectiveKind::all_reduce ? 2 * (n - 1) : n - 1;
   // A channel without a byte per block is no use.
-  const int64_t block = call.kind == CollectiveKind::all_gather
-                            ? call.bytes
-                            : call.bytes / static_cast<int64_t>(n);
+  const int64_t block =
+      call.kind == CollectiveKind::all_gather ? call.bytes : call.bytes / static_cast<int64_t>(n);
   const int64_t channels =
       std::clamp<int64_t>(std::stoll(call.channels), 1, std::max<int64_t>(1, block));
   return n * steps * static_cast<size_t>(channels);
@@ -291,9 +293,12 @@ size_t expected_messages(const Call& call) {
 int64_t textbook_times_n(const Call& call) {
   const int64_t n = call.n;
   switch (call.kind) {
-    case CollectiveKind::all_reduce: return 2 * (n - 1) * call.bytes;
-    case CollectiveKind::all_gather: return n * (n - 1) * call.bytes;
-    default: return (n - 1) * call.bytes;
+    case CollectiveKind::all_reduce:
+      return 2 * (n - 1) * call.bytes;
+    case CollectiveKind::all_gather:
+      return n * (n - 1) * call.bytes;
+    default:
+      return (n - 1) * call.bytes;
   }
 }
 
@@ -307,8 +312,8 @@ std::vector<uint32_t> group_sizes() {
 void check_all(CollectiveKind kind) {
   uint64_t seed = 0;
   for (const uint32_t n : group_sizes()) {
-    for (const int64_t bytes : std::vector<int64_t>{1, 1000, 777'777, (1 << 20) + 3,
-                                                    int64_t{n} * 8 * 3 * 128}) {
+    for (const int64_t bytes :
+         std::vector<int64_t>{1, 1000, 777'777, (1 << 20) + 3, int64_t{n} * 8 * 3 * 128}) {
       for (const char* channels : {"1", "3", "8"}) {
         const Call call{kind, n, bytes, channels, "0", "auto", {}};
         for (const Order order : {Order::fifo, Order::lifo, Order::random}) {
@@ -345,11 +350,15 @@ void check_all(CollectiveKind kind) {
 TEST(RingCollective, AllReduceReducesEverythingEverywhere) {
   check_all(CollectiveKind::all_reduce);
 }
-TEST(RingCollective, AllGatherGathersEveryShard) { check_all(CollectiveKind::all_gather); }
+TEST(RingCollective, AllGatherGathersEveryShard) {
+  check_all(CollectiveKind::all_gather);
+}
 TEST(RingCollective, ReduceScatterReducesOneShardEach) {
   check_all(CollectiveKind::reduce_scatter);
 }
-TEST(DirectCollective, AllToAllSendsEveryShareOnce) { check_all(CollectiveKind::all_to_all); }
+TEST(DirectCollective, AllToAllSendsEveryShareOnce) {
+  check_all(CollectiveKind::all_to_all);
+}
 
 // Pains #56: not the full size on every tree or channel.
 TEST(RingCollective, ChannelsShareTheBufferAndDoNotRepeatIt) {
@@ -496,12 +505,17 @@ TEST(RingCollective, CrossNicAllowsOtherRails) {
 
 // Pains #38: TP = 24 on servers of 8, and groups that do not divide a server at all.
 TEST(RingCollective, GroupsThatDoNotDivideAServer) {
-  const std::vector<std::vector<uint32_t>> layouts = {
-      {8, 8, 8}, {8, 4}, {4, 8}, {8, 1}, {1, 8}, {5, 3}, {8, 8, 2}, {2, 3, 4}};
+  const std::vector<std::vector<uint32_t>> layouts = {{8, 8, 8}, {8, 4}, {4, 8},    {8, 1},
+                                                      {1, 8},    {5, 3}, {8, 8, 2}, {2, 3, 4}};
   for (const auto& layout : layouts) {
     for (const char* channels : {"auto", "1", "3", "8"}) {
-      Call call{CollectiveKind::all_reduce, std::accumulate(layout.begin(), layout.end(), 0U),
-                1 << 20, channels, "0", "auto", in_servers(layout)};
+      Call call{CollectiveKind::all_reduce,
+                std::accumulate(layout.begin(), layout.end(), 0U),
+                1 << 20,
+                channels,
+                "0",
+                "auto",
+                in_servers(layout)};
       SCOPED_TRACE(::testing::PrintToString(layout) + " channels " + channels);
       const Log log = drive(call, Order::random, true, 5);
       check_ring_data(call, log);

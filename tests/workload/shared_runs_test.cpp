@@ -23,7 +23,7 @@ using test::OnRails;
 /// Payload that all ranks of a set send, from the sizes in the trace alone (formats 1.8).
 struct Expected {
   int64_t total = 0;
-  std::vector<double> of_rank;   ///< sent by each rank
+  std::vector<double> of_rank;    ///< sent by each rank
   std::vector<int64_t> messages;  ///< operations of each rank that send
 };
 
@@ -58,11 +58,18 @@ Expected expected_payload(const chakra::TraceSet& set, int64_t element) {
       const int64_t bytes = *node.comm_size * element;
       int64_t group_bytes = 0;  // sent by all members together
       switch (static_cast<CollectiveKind>(*node.comm_type)) {
-        case CollectiveKind::all_reduce: group_bytes = 2 * (n - 1) * bytes; break;
-        case CollectiveKind::all_gather: group_bytes = n * (n - 1) * bytes; break;
+        case CollectiveKind::all_reduce:
+          group_bytes = 2 * (n - 1) * bytes;
+          break;
+        case CollectiveKind::all_gather:
+          group_bytes = n * (n - 1) * bytes;
+          break;
         case CollectiveKind::reduce_scatter:
-        case CollectiveKind::all_to_all: group_bytes = (n - 1) * bytes; break;
-        default: ADD_FAILURE() << "collective " << *node.comm_type << " has no closed form here";
+        case CollectiveKind::all_to_all:
+          group_bytes = (n - 1) * bytes;
+          break;
+        default:
+          ADD_FAILURE() << "collective " << *node.comm_type << " has no closed form here";
       }
       if (members[0] == r) e.total += group_bytes;  // once per group
       e.of_rank[r] += static_cast<double>(group_bytes) / static_cast<double>(n);
@@ -139,8 +146,8 @@ TEST_F(SharedRuns, AstraSimMicrobenchmarks) {
       EXPECT_EQ(1U, collectives_) << name;
       // One rank a server, everything over its one 400 Gb/s NIC.
       run("astra-sim/microbenchmarks/" + name, "trace", 1, 1);
-      const double sent = static_cast<double>(1 << 20) *
-                          (name.find("all_gather") == 0 ? 3.0 : 0.75);
+      const double sent =
+          static_cast<double>(1 << 20) * (name.find("all_gather") == 0 ? 3.0 : 0.75);
       EXPECT_GE(end_.seconds(), sent / 50e9) << name;  // at least 4 ranks
       ++sets;
     }
@@ -160,7 +167,9 @@ TEST_F(SharedRuns, PytorchDlrmOn8Ranks) {
   EXPECT_EQ(8U, collectives_);
 }
 
-TEST_F(SharedRuns, slow_StageLlamaOn64Ranks) { run("stage/llama_dp4tp4pp4", "roofline", 8, 2); }
+TEST_F(SharedRuns, slow_StageLlamaOn64Ranks) {
+  run("stage/llama_dp4tp4pp4", "roofline", 8, 2);
+}
 
 // What the validator lets through must run to its end.
 TEST_F(SharedRuns, TracesThatAreOnlyWarnedAboutRun) {

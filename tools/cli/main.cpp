@@ -21,6 +21,8 @@
 #include "tools/scenario/run.h"
 #include "tools/scenario/scenario.h"
 #include "tools/scenario/scenario_keys.h"
+#include "workload/chakra_exporter.h"
+#include "workload/generator/generate.h"
 
 namespace trainyard {
 namespace {
@@ -197,6 +199,23 @@ int trace_validate(const std::string& where, const std::string& groups) {
   return errors > 0 ? kUserError : kOk;
 }
 
+/// The workload that a scenario generates, as a Chakra trace.
+int trace_export(const std::string& scenario, const std::vector<std::string>& settings,
+                 const std::string& prefix) {
+  ScenarioOverrides overrides;
+  overrides.settings = settings;
+  const Scenario s = load_scenario(scenario, overrides);
+  if (!s.training) {
+    throw UserError(s.workload_pos, "only generated workloads are exported",
+                    "give 'workload: {model: NAME, kernels: single}'");
+  }
+  const Job job = generate_job(*s.training, s.name, s.seed).job;
+  const uint64_t nodes = export_chakra(job, prefix);
+  fmt::print("{}: {} ranks, {} nodes; read it with 'launch_order: free'\n", prefix,
+             job.ranks.size(), nodes);
+  return kOk;
+}
+
 /// Blocks of a scenario, then models.
 std::vector<const ModelDoc*> everything_documented() {
   std::vector<const ModelDoc*> docs;
@@ -312,6 +331,13 @@ int main_checked(int argc, char** argv) {
     cmd->add_option("trace", where, "prefix, folder or pattern with {rank}")->required();
     cmd->add_option("--groups", groups, "comm_group.json (default: the one beside the trace)");
   }
+  std::string prefix;
+  std::vector<std::string> export_settings;
+  CLI::App* export_cmd =
+      trace_cmd->add_subcommand("export", "write a scenario's generated workload as a trace");
+  export_cmd->add_option("scenario", where, "scenario file")->required();
+  export_cmd->add_option("prefix", prefix, "files are PREFIX.{rank}.et")->required();
+  export_cmd->add_option("--set", export_settings, "KEY=VALUE: change a key of the scenario");
   std::string name;
   CLI::App* explain_cmd =
       app.add_subcommand("explain", "models and parameters: meaning, unit, default, source");
@@ -339,6 +365,7 @@ int main_checked(int argc, char** argv) {
   if (topo_cmd->parsed()) return topo(arguments);
   if (info_cmd->parsed()) return trace_info(where, groups);
   if (validate_cmd->parsed()) return trace_validate(where, groups);
+  if (export_cmd->parsed()) return trace_export(where, export_settings, prefix);
   if (explain_cmd->parsed()) return explain(name);
   if (version_cmd->parsed()) return version();
   return kUserError;

@@ -262,6 +262,10 @@ std::string result_json(const Result& result) {
                    {"wait_ratio", ratio(shares.wait)},
                    {"idle_ratio", ratio(shares.idle)},
                    {"hidden_comm_ratio", ratio(shares.hidden_comm)}};
+  if (!result.training.empty()) {
+    Json& training = doc["training"] = Json::object();
+    for (const TrainingFigure& f : result.training) training[text(f.key)] = real(f.value);
+  }
   doc["totals"] = totals(result);
   Json& rank_times = doc["rank_times"] = Json::array();
   for (const RankTimes& rank : result.rank_times) rank_times.push_back(rank_row(result, rank));

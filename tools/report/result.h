@@ -33,6 +33,14 @@ struct PauseRow {
   uint8_t traffic_class = 0;
 };
 
+/// A figure of a generated workload, for reports: key and value go to JSON, label and text to the
+/// summary.
+struct TrainingFigure {
+  std::string key;  ///< with its unit
+  std::string label, text;
+  double value = 0;
+};
+
 struct Result {
   static constexpr int kSchemaVersion = 1;
 
@@ -76,6 +84,7 @@ struct Result {
   bool perfetto = false;                                      ///< write trace.json.gz
   std::vector<std::pair<std::string, std::string>> settings;  ///< resolved scenario: key -> value
   std::vector<std::string> warnings;
+  std::vector<TrainingFigure> training;  ///< empty for traces and traffic
 };
 
 }  // namespace trainyard

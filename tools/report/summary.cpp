@@ -172,6 +172,14 @@ void key_figures(const Result& result, std::string& out) {
   }
 }
 
+void training(const Result& result, std::string& out) {
+  if (result.training.empty()) return;
+  out += "\nTraining\n";
+  for (const TrainingFigure& f : result.training) {
+    if (!f.label.empty()) figure(f.label, printable(f.text), out);
+  }
+}
+
 void faults(const Result& result, std::string& out) {
   if (result.faults.empty()) return;
   constexpr size_t kTop = 10;
@@ -285,6 +293,7 @@ std::string summary_text(const Result& result) {
   }
   trust(result, out);
   key_figures(result, out);
+  training(result, out);
   faults(result, out);
   collectives(result, out);
   links(result, out);

@@ -15,6 +15,7 @@
 #include "network/packet/domain.h"
 #include "sim/errors.h"
 #include "tools/scenario/run.h"
+#include "tools/scenario/training_figures.h"
 #include "workload/collective_params.h"
 
 namespace trainyard {
@@ -492,6 +493,7 @@ Plan make_plan(const Scenario& s) {
   } else {
     plan.compute_source = "none";
   }
+  if (s.training) plan.training = planned_figures(*s.training, loaded.import.job);
   const Topology topology = build_topology(s, plan.ranks);
   const PacketConfig config = packet_config(s);
   plan.gpus = static_cast<uint32_t>(topology.hosts().size());

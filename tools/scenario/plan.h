@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/report/result.h"
 #include "tools/scenario/scenario.h"
 
 namespace trainyard {
@@ -82,6 +83,7 @@ struct Plan {
   double wall_s = 0;          ///< transmissions / kTransmissionsPerSecond; 0: not known
   uint64_t memory_bytes = 0;
   std::vector<std::string> warnings;
+  std::vector<TrainingFigure> training;  ///< of a generated workload
 
   /// Speed assumed for `wall_s`: the middle of what one core does in a release build, 1 to 15 M
   /// (short queues are fast, many small flows slow). The summary of every run ends with its own.

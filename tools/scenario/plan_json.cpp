@@ -86,6 +86,11 @@ std::string plan_json(const Plan& p) {
       {"ranks", p.ranks}, {"rank_classes", p.rank_classes}, {"compute_times", p.compute_source},
       {"ops", ops},       {"collectives", kinds},           {"groups", groups}};
 
+  if (!p.training.empty()) {
+    Json& training = doc["training"] = Json::object();
+    for (const TrainingFigure& f : p.training) training[text(f.key)] = f.value;
+  }
+
   Json traffic = {{"payload_bytes", p.payload}, {"inside_servers_bytes", p.inside_servers}};
   // Without servers of several GPUs there are no rails to tell apart.
   const int64_t between = p.on_one_rail + p.across_rails;

@@ -164,6 +164,14 @@ std::string plan_text(const Plan& p) {
     rows.push_back({p.workload ? o.name + " ops" : o.name, grouped(o.count)});
   }
   table(rows, 1, out);
+  if (!p.training.empty()) {
+    out += "\nTraining\n";
+    rows.clear();
+    for (const TrainingFigure& f : p.training) {
+      if (!f.label.empty()) rows.push_back({f.label, f.text});
+    }
+    table(rows, 2, out);
+  }
   calls("Collectives and messages", p.kinds, false, out);
   calls("Communicators", p.groups, true, out);
   traffic(p, out);

@@ -15,6 +15,7 @@
 #include "network/staged_fabric.h"
 #include "sim/registry.h"
 #include "sim/timeline.h"
+#include "tools/scenario/training_figures.h"
 #include "tools/scenario/wiring.h"
 #include "workload/chakra_importer.h"
 #include "workload/collective_params.h"
@@ -669,7 +670,15 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     }
   }
   if (workload && r.totals.transmissions == 0) {
-    r.warnings.push_back("0 flows: no operation of the trace communicates");
+    r.warnings.push_back(s.training ? "0 flows: nothing of this layout communicates"
+                                    : "0 flows: no operation of the trace communicates");
+  }
+  if (s.training) {
+    r.training = planned_figures(*s.training, import.job);
+    if (r.complete) {
+      const auto more = measured_figures(*s.training, s.device, r.step_time, r.rank_times);
+      r.training.insert(r.training.end(), more.begin(), more.end());
+    }
   }
   trust_notes(s, config, topology, workload ? &import : nullptr, r);
   return r;

@@ -10,6 +10,8 @@
 #include "sim/registry.h"
 #include "tools/scenario/scenario_keys.h"
 #include "workload/collective_params.h"
+#include "workload/generator/layout_lint.h"
+#include "workload/generator/memory.h"
 
 namespace trainyard {
 namespace fs = std::filesystem;
@@ -543,6 +545,43 @@ void read_workload(Block& root, Scenario& s) {
   }
 }
 
+/// Refuses a layout that does not fit into the device.
+void read_memory(Block& root, Scenario& s) {
+  Block b = root.block("memory");
+  const Params headroom = b.one(scenario_key("memory.headroom"));
+  b.finish();
+  list_settings(s, "memory.", headroom);
+  if (!s.training) {
+    if (b.present()) {
+      throw UserError(b.pos(), "memory is known for generated workloads only",
+                      "remove it, or give 'workload: {model: NAME}'");
+    }
+    return;
+  }
+  const Training& t = *s.training;
+  for (const auto& w : layout_warnings(t, s.gpus_per_node)) s.warnings.push_back(w);
+  const int64_t stage = fullest_stage(t);
+  const int64_t need = stage_memory(t, stage).total();
+  const std::string arithmetic =
+      t.pp > 1 ? "stage " + std::to_string(stage) + ": " + memory_arithmetic(t, stage)
+               : memory_arithmetic(t, stage);
+  list_setting(s, "memory, derived", arithmetic, {});
+  const bool off = headroom.is_word("headroom", "off");
+  const auto usable = static_cast<int64_t>(static_cast<double>(s.device.memory_bytes) *
+                                           (off ? 1.0 : 1.0 - headroom.real("headroom")));
+  if (s.device.memory_bytes == 0 || need <= usable) return;
+  const std::string problem = "out of memory: " + arithmetic + ", more than the " +
+                              print_bytes(Bytes(usable), 4) + " that " + s.device.name +
+                              (off ? " has" : " has less memory.headroom");
+  if (off) {
+    s.warnings.push_back(problem);
+    return;
+  }
+  throw UserError(s.workload_pos, problem,
+                  "raise layout.tp, pp or zero, lower batch.micro, or recompute; 'memory: {headroom: "
+                  "off}' runs it all the same");
+}
+
 void read_traffic(Block& root, Scenario& s) {
   const ConfigNode* list = root.take("traffic");
   if (list == nullptr || list->kind == Kind::null) return;
@@ -734,8 +773,10 @@ DeviceCard load_device(const std::string& name, const SourcePos& pos) {
   const Params flops = b.one({"tflops", ParamType::real, "", "0.001", "1000000", {}, "", ""});
   const Params hbm =
       b.one({"hbm_gbytes_per_s", ParamType::real, "", "0.001", "1000000", {}, "", ""});
+  const Params memory = b.one({"memory", ParamType::bytes, "0B", "0B", "", {}, "", ""});
   DeviceCard card;
   card.name = name;
+  card.memory_bytes = memory.bytes("memory").count();
   card.source = b.text("source", "");
   b.finish();
   card.tflops = flops.real("tflops");
@@ -774,13 +815,14 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   list_setting(s, "name", s.name, b.origin("name"));
   list_settings(s, "", seed);
   for (const char* key :
-       {"reliability", "check", "sweep", "jobs", "memory", "storage", "cost", "solve"}) {
+       {"reliability", "check", "sweep", "jobs", "storage", "cost", "solve"}) {
     b.refuse(key);
   }
   read_cluster(b, s);
   read_fabric(b, s);
   read_wiring(b, s);
   read_workload(b, s);
+  read_memory(b, s);
   read_traffic(b, s);
   read_faults(b, s);
 

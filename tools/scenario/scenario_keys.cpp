@@ -214,6 +214,17 @@ std::vector<ModelDoc> all_blocks() {
               {},
               "what happens, see explain fault; every entry needs one",
               "DESIGN 9.1"}}),
+      block("memory", "what a GPU must hold, for generated workloads",
+            {{"headroom",
+              PT::real,
+              "5%",
+              "0",
+              "90%",
+              {"off"},
+              "share of the device's memory that a layout must leave, for context, communication "
+              "buffers and fragmentation; a layout that does not is refused; off: it is run with a "
+              "warning",
+              "A: 1.4 #42, #128"}}),
       block("compute", "how long compute takes; the other keys are those of the model",
             {{"model",
               PT::text,

@@ -58,6 +58,10 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
   for (const StageProgram& s : stages) distinct[s.graph.get()] = 1;
   out.rank_classes = distinct.size();
 
+  // All ranks come first, as in a job read from a trace.
+  Group& world = job.groups.emplace_back();
+  world.name = "world";
+  for (uint32_t r = 0; r < t.ranks; ++r) world.members.push_back(r);
   const Grid dense = dense_grid(t);
   const Grid expert = expert_grid(t);
   std::array<std::vector<std::pair<uint32_t, uint32_t>>, kGroupKinds> groups;

@@ -41,8 +41,11 @@ Part LayerWork::core_of(int64_t rounds) const {
   if (t_.causal) flops /= 2;
   const int64_t kv_share =
       m.mla() ? qk + v : std::max<int64_t>(1, m.kv_heads / t_.tp) * 2 * m.head_size;
-  const int64_t bytes =
-      t_.activation_bytes * (queries * (qk + v) + t_.micro_batch * keys * kv_share);
+  int64_t bytes = t_.activation_bytes * (queries * (qk + v) + t_.micro_batch * keys * kv_share);
+  // Scores are written and read by product, softmax and dropout.
+  const int64_t square =
+      t_.stored_scores ? 8 * t_.activation_bytes / 2 * (m.heads / t_.tp) * queries * keys : 0;
+  bytes += square;
   Part part;
   part.forward.push_back({Kernel::Kind::attention, flops, bytes, queries, keys, qk});
   part.input.push_back({Kernel::Kind::attention, flops / 2 * 5, 5 * bytes / 2, queries, keys, qk});

@@ -155,6 +155,13 @@ const MoeRouting::Cached& MoeRouting::cached(uint32_t group, uint32_t members,
       }
     }
   }
+  // Counts travel, too: nobody waits for a member that says nothing.
+  for (uint32_t from = 0; from < members; ++from) {
+    for (uint32_t to = 0; to < members; ++to) {
+      int64_t& bytes = (*sizes)[static_cast<size_t>(from) * members + to];
+      if (from != to) bytes = std::max<int64_t>(1, bytes);
+    }
+  }
   Cached c;
   c.sizes = std::move(sizes);
   const int64_t even = config_.tokens * config_.topk;

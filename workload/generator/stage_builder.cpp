@@ -12,7 +12,7 @@ namespace {
 
 using Work = ScheduleSlot::Work;
 
-constexpr uint64_t kContextTag = uint64_t{1} << 40;
+constexpr uint64_t kContextTag = uint64_t{1} << 30;
 
 int64_t share(int64_t whole, int64_t parts) {
   return (whole + parts - 1) / parts;  // padded to equal shares

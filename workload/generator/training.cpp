@@ -171,6 +171,15 @@ const std::vector<ParamSpec>& training_params() {
        {},
        "attention computes half of its square, as flash attention does",
        "A:F41"},
+      {"attention",
+       PT::choice,
+       "flash",
+       "",
+       "",
+       {"flash", "scores"},
+       "flash keeps nothing of the size of its square; scores keeps softmax and dropout mask, and "
+       "takes them through memory",
+       "A:F21, A:F41"},
       {"precision.compute",
        PT::choice,
        "bf16",
@@ -505,6 +514,7 @@ class Resolver {
                    : p_.is_word("recompute", "selective") ? Recompute::selective
                                                           : Recompute::full;
     t_.causal = p_.boolean("causal");
+    t_.stored_scores = p_.is_word("attention", "scores");
     t_.bucket_bytes = automatic("gradients.bucket")
                           ? std::max<int64_t>(40'000'000, 1'000'000 * t_.dp) * t_.gradient_bytes
                           : p_.bytes("gradients.bucket").count();

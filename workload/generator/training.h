@@ -48,6 +48,7 @@ struct Training {
   int64_t global_batch = 0, micro_batch = 1, sequence = 0, microbatches = 0, steps = 1;
   Recompute recompute = Recompute::none;
   bool causal = true;
+  bool stored_scores = false;  ///< the square of attention goes through memory and is kept
 
   // bytes per element
   int64_t activation_bytes = 2, parameter_bytes = 2, gradient_bytes = 4;

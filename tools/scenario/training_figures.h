@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <vector>
+
+#include "sim/compute_model.h"
+#include "sim/op_graph.h"
+#include "sim/records.h"
+#include "tools/report/result.h"
+#include "workload/generator/training.h"
+
+namespace trainyard {
+
+/// What is known before a run: parameters, FLOPs, memory, bubble, communication per dimension.
+std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job);
+/// What a run of `steps` steps in `time` adds: tokens per second, utilisation, and the step split
+/// by what it was spent on.
+std::vector<TrainingFigure> measured_figures(const Training& t, const DeviceCard& device, Time time,
+                                             const std::vector<RankTimes>& ranks);
+
+}  // namespace trainyard
