@@ -16,6 +16,7 @@
 //   domain_selective.cpp  selective repeat
 //   domain_changes.cpp    links and NICs that fail, degrade and come back
 //   domain_report.cpp     records, balances, who waits for whom
+//   observe_domain.cpp    what is looked at beside, with observe_*.h
 #pragma once
 
 #include <cstdint>
@@ -30,12 +31,15 @@
 #include "network/packet/dctcp.h"
 #include "network/packet/hpcc.h"
 #include "network/packet/int_hop.h"
+#include "network/packet/nic_counters.h"
+#include "network/packet/observe.h"
 #include "network/packet/telemetry.h"
 #include "network/packet/timely.h"
 #include "network/routing.h"
 #include "network/topology.h"
 #include "sim/event_queue.h"
 #include "sim/fabric.h"
+#include "sim/observations.h"
 
 namespace trainyard {
 
@@ -97,9 +101,16 @@ class PacketDomain {
   void record_rates(std::vector<RateEvent>* sink) { rate_sink_ = sink; }
   void record_pauses(std::vector<PauseRecord>* sink) { pause_sink_ = sink; }
   /// Keeps time series of links; call before anything runs.
-  void record_links(Time window) { telemetry_ = std::make_unique<LinkTelemetry>(window); }
+  void record_links(Time window) {
+    telemetry_ = std::make_unique<LinkTelemetry>(window);
+    watched_ = true;
+  }
   /// Ends the series at this instant; its links are those of links().
   [[nodiscard]] LinkSeries take_link_series();
+  /// Looks closer at some things; call before anything runs.
+  void observe(const ObserveOptions& options);
+  /// Ends the observations at this instant; their links are those of links().
+  [[nodiscard]] Observations take_observations();
   /// Queues that wait for each other in a circle: names of their directed links; empty: none.
   [[nodiscard]] std::vector<std::string> cyclic_wait() const;
 
@@ -173,6 +184,7 @@ class PacketDomain {
     bool wanted = false;         // egress: paused, were it not for its watchdog
     bool ignores = false;        // egress: its watchdog lets packets pass in spite of pauses
     bool storm = false;          // ingress: a broken NIC keeps the other end paused
+    int32_t headroom_peak = 0;   // ingress
   };
 
   /// Two lines that an arrival, a departure and an admission touch; then the rest.
@@ -221,12 +233,13 @@ class PacketDomain {
     List waiting;
     int64_t waiting_bytes = 0;
     bool serving = false;
+    NicCounters counters;
   };
 
   struct Node {
     uint32_t global = 0;
     bool host = false;
-    int64_t shared_used = 0, pool = 0, xoff = 0;
+    int64_t shared_used = 0, shared_peak = 0, pool = 0, xoff = 0;
   };
 
   /// One line for a NIC that looks for work, one for its pace, then the receiver's.
@@ -345,6 +358,7 @@ class PacketDomain {
   void on_restore(uint32_t lane);
   [[nodiscard]] int64_t threshold(const Port& in, const Node& n) const;
   void drop(uint32_t port, uint32_t packet, bool sent);
+  void new_pool_peak(Node& n) const;
   [[noreturn]] void lossless_drop(uint32_t in, const Node& n, const Lane& lane,
                                   int64_t limit) const;
 
@@ -393,6 +407,16 @@ class PacketDomain {
   void pause_again(uint32_t in);
   void reroute();
 
+  // Observation.
+  void watch_queued(uint32_t port, uint32_t packet);
+  void watch_sent(uint32_t port, uint32_t packet, int64_t duration);
+  void watch_ended(uint32_t packet, bool delivered);
+  [[nodiscard]] std::vector<double> queue_pairs_by_port() const;
+  /// Of the NIC port that a packet, now at its end, came in through.
+  NicCounters& counters_at(const Packet& packet) {
+    return senders_[ports_[paths_[packet.path] ^ 1].sender].counters;
+  }
+
   uint32_t new_packet();
   void free_packet(uint32_t p) {
     packets_[p].next = free_;
@@ -430,6 +454,8 @@ class PacketDomain {
   const uint32_t classes_;
   const bool stamps_;       // data packets carry IntHops
   const bool heeds_marks_;  // the controller lives on marks
+  bool carries_;            // a data packet's answer takes something over from it
+  bool watched_ = false;    // telemetry_ or observer_ is there
   Routing routing_;
 
   int64_t now_ = 0;
@@ -505,6 +531,7 @@ class PacketDomain {
   std::vector<RateEvent>* rate_sink_ = nullptr;
   std::vector<PauseRecord>* pause_sink_ = nullptr;
   std::unique_ptr<LinkTelemetry> telemetry_;  // null: off
+  std::unique_ptr<Observer> observer_;        // null: off
 };
 
 }  // namespace trainyard

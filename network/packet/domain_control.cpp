@@ -68,6 +68,9 @@ void PacketDomain::set_rate(uint32_t qi, int64_t rate, int64_t target, bool cut)
   q.rate = rate;
   ++totals_.rate_changes;
   mix(kTraceRate, qi, static_cast<uint64_t>(rate));
+  if (watched_ && observer_ != nullptr && observer_->qps != nullptr) {
+    observer_->qps->rate(qi, now_, rate);
+  }
   if (rate_sink_ != nullptr) rate_sink_->push_back({now_, qi, q.src, q.dst, cut, rate, target});
 }
 
@@ -122,6 +125,17 @@ void PacketDomain::lossless_drop(uint32_t in_index, const Node& n, const Lane& l
       " is exceeded; raise fabric.switch.pfc.headroom or fabric.switch.buffer");
 }
 
+/// More is in the pool of `n` than ever: too much, or worth remembering.
+void PacketDomain::new_pool_peak(Node& n) const {
+  if (n.shared_used > n.pool) {
+    throw SimulationError("the buffer of " + topology_.nodes()[n.global].name + " is full at " +
+                          print_time(Time::ps(now_)) +
+                          " though no threshold is exceeded: " + print_bytes(Bytes(n.pool)) +
+                          " are shared; lower fabric.switch.pfc.xoff or alpha");
+  }
+  n.shared_peak = n.shared_used;
+}
+
 /// Length of one pause on this link.
 int64_t PacketDomain::pause_ps(const Port& p) const {
   return transmission_time(Bytes(config_.pause_quanta * 64), Rate::bps(p.rate_bps), Time::ps(1))
@@ -173,6 +187,7 @@ void PacketDomain::send_pfc(uint32_t in, Type type, uint32_t c) {
   packet.type = type;
   packet.flags = 0;
   ++totals_.pfc_frames;
+  if (type == kPause && ports_[in].to_host) ++senders_[ports_[in ^ 1].sender].counters.pauses_sent;
   enqueue(in ^ 1, k, true);
   kick(in ^ 1);
 }

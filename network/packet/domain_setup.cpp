@@ -17,6 +17,7 @@ PacketDomain::PacketDomain(const Topology& topology, const PacketConfig& config)
       stamps_(config.congestion == CongestionControl::hpcc),
       heeds_marks_(config.congestion == CongestionControl::dcqcn ||
                    config.congestion == CongestionControl::dctcp),
+      carries_(stamps_ || config.congestion == CongestionControl::timely),
       routing_(topology, config.routing) {
   TRAINYARD_ASSERT(classes_ >= 1 && classes_ <= kMaxClasses && config_.qps <= kMaxQps);
   selective_window_ = static_cast<int64_t>(

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/fabric.h"
+#include "sim/observations.h"
 #include "sim/op_graph.h"
 #include "sim/records.h"
 #include "sim/units.h"
@@ -68,6 +69,9 @@ struct Result {
   std::vector<std::string> endpoint_names;  ///< rank -> node name
   std::vector<LinkRecord> links;
   LinkSeries link_series;   ///< in the order of `links`; empty when not asked for
+  std::vector<TierLoad> tier_loads;
+  Observations seen;                        ///< links are rows of `links`
+  std::vector<TierQueueing> tier_queueing;  ///< of seen.samples
   std::vector<Span> spans;  ///< for the timeline; may be thinned, see spans_dropped
   uint64_t spans_dropped = 0;
   bool perfetto = false;                                      ///< write trace.json.gz

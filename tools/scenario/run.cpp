@@ -12,6 +12,7 @@
 #include "network/engine.h"
 #include "network/packet/packet_fabric.h"
 #include "network/staged_fabric.h"
+#include "network/tier_stats.h"
 #include "sim/registry.h"
 #include "sim/timeline.h"
 #include "tools/scenario/wiring.h"
@@ -178,6 +179,23 @@ void add_pauses(const std::vector<PauseRecord>& pauses, const Topology& topology
     name(p.stopped);
     name(p.because);
   }
+}
+
+void add_observations(Observations seen, const Topology& topology, Result& r) {
+  r.tier_queueing = tier_queueing(topology, r.links, seen.samples);
+  const QpSeries& qps = seen.qp_series;
+  if (qps.window != qps.asked) {
+    r.warnings.push_back("output.telemetry.qp: windows of " + print_time(qps.asked) +
+                         " would give more than " + std::to_string(QpTelemetry::kMostRows) +
+                         " rows; they are " + print_time(qps.window) + " long instead");
+  }
+  if (seen.samples.ratio_q32 != seen.samples.asked_q32) {
+    r.warnings.push_back("output.telemetry.packets: the share asked for would give more than " +
+                         std::to_string(PacketTracer::kMostHops) + " hops; 1 of " +
+                         std::to_string(seen.samples.asked_q32 / seen.samples.ratio_q32) +
+                         " of those packets is kept instead");
+  }
+  r.seen = std::move(seen);
 }
 
 bool computes(const Job& job) {
@@ -500,6 +518,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   if (packet != nullptr) {
     packet->record_rates(hooks.rates);
     if (s.link_window > Time()) packet->record_links(s.link_window);
+    packet->observe(s.observe);
   }
   const auto entries = collective_entries(s);
   const bool collectives = !entries.empty();
@@ -588,6 +607,8 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   r.wall_s = seconds_since(run_started);
   r.totals = fabric.totals();
   r.links = fabric.links();
+  r.tier_loads = tier_loads(topology, r.links);
+  if (packet != nullptr) add_observations(packet->take_observations(), topology, r);
   add_pauses(pauses, topology, s.pauses, r);
   r.perfetto = s.perfetto;
   if (packet != nullptr) r.link_series = packet->take_link_series();

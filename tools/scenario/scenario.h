@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "network/packet/config.h"
+#include "network/packet/observe.h"
 #include "network/topology.h"
 #include "sim/compute_model.h"
 #include "sim/params.h"
@@ -80,6 +81,7 @@ struct Scenario {
   bool perfetto = false;  ///< output.trace
   Time link_window;       ///< output.telemetry.links; zero: off
   bool pauses = false;    ///< output.telemetry.pauses
+  ObserveOptions observe;  ///< output.telemetry.qp, packets, flows
   /// key -> "value    (origin)" for reports, in the order of the grammar.
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<Setting> resolved;  ///< the same, origin kept apart
