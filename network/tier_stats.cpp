@@ -125,14 +125,14 @@ std::vector<TierLoad> tier_loads(const Topology& topology, const std::vector<Lin
   for (const LinkRecord& link : links) {
     const char* direction = link_direction(topology, link.from_node, link.to_node);
     Tier& tier = tiers[{link.tier, direction}];
-    const auto bytes = static_cast<double>(link.bytes);
+    const auto bytes = static_cast<double>(link.data_bytes);
     ++tier.recorded;
     if (tier.least_bytes < 0 || bytes < tier.least_bytes) tier.least_bytes = bytes;
     if (tier.least_queue_pairs < 0 || link.queue_pairs < tier.least_queue_pairs) {
       tier.least_queue_pairs = link.queue_pairs;
     }
     Group& group = tier.groups[lower(link.from_node, link.to_node)];
-    if (link.bytes > 0) {
+    if (link.data_bytes > 0) {
       ++tier.used;
       tier.bytes.add(bytes);
       group.bytes.add(bytes);

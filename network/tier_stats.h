@@ -10,8 +10,9 @@
 
 namespace trainyard {
 
-/// One entry per tier and direction that carried something, ordered by tier and direction. Links
-/// of `topology` that are not in `links` were idle and count as such.
+/// One entry per tier and direction that carried data, ordered by tier and direction. Links of
+/// `topology` that are not in `links` were idle and count as such. ACKs do not count: a group of
+/// links that carries nothing else has little to balance.
 std::vector<TierLoad> tier_loads(const Topology& topology, const std::vector<LinkRecord>& links);
 
 /// Queueing of the followed packets per tier and direction, ordered by both; then over whole paths

@@ -133,7 +133,7 @@ struct TierLoad {
   std::string direction;  ///< "up": away from the hosts; "down"; "across": between equals
   uint32_t links = 0;     ///< of the topology, idle ones included
   uint32_t used = 0;
-  Spread bytes;        ///< on the wire
+  Spread bytes;        ///< payload
   Spread queue_pairs;  ///< see LinkRecord::queue_pairs
 };
 

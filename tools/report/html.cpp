@@ -504,7 +504,7 @@ void links(const Result& result, std::string& out) {
     Table balance("Load per tier", {{"Tier", true},
                                     {"Direction", true},
                                     {"Links used"},
-                                    {"On the wire"},
+                                    {"Payload"},
                                     {"Max / mean, bytes"},
                                     {"Max / mean, queue pairs"},
                                     {"Parallel links, mean"},
@@ -523,7 +523,7 @@ void links(const Result& result, std::string& out) {
     }
     out += balance.take();
     note(
-        "Load of the busiest link over the mean of all links of its tier, idle ones included. "
+        "Data on the busiest link over the mean of all links of its tier, idle ones included. "
         "Parallel links are those of one lower switch or host, by bytes.",
         out);
     close_section(out);

@@ -193,7 +193,7 @@ Json load_balance(const Result& result) {
                 {"direction", text(load.direction)},
                 {"link_count", load.links},
                 {"used_link_count", load.used},
-                {"wire_bytes", static_cast<int64_t>(load.bytes.total)}};
+                {"payload_bytes", static_cast<int64_t>(load.bytes.total)}};
     const auto add = [&](const std::string& what, const TierLoad::Spread& s) {
       const bool any = s.total > 0;
       const bool groups = !s.group.empty();

@@ -259,7 +259,7 @@ void balance(const Result& result, std::string& out) {
            out);
   }
   for (const TierQueueing& t : result.tier_queueing) {
-    figure("queueing, " + (t.direction.empty() ? t.tier : printable(t.tier) + " " + t.direction),
+    figure("queued, " + (t.direction.empty() ? t.tier : printable(t.tier) + " " + t.direction),
            fmt::format("p50 {}, p99 {}, max {} of {} followed", print_time(t.p50, 4),
                        print_time(t.p99, 4), print_time(t.max, 4),
                        report::counted(t.count, "packet", "packets")),
