@@ -45,7 +45,7 @@ double ratio(double a, double b) {
 }
 
 TierLoad::Spread spread(const Tier& tier, const Sum& sum, double least, const Topology& topology,
-                        Sum Group::* of) {
+                        Sum Group::*of) {
   TierLoad::Spread s;
   s.total = sum.total;
   const double mean = sum.total / tier.links;

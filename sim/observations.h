@@ -55,8 +55,8 @@ struct QpSeries {
     int64_t packets = 0;
     int64_t rate_bps = 0;  ///< that the controller allows, at its end; without one: the line's
   };
-  Time asked;   ///< zero: no series was asked for
-  Time window;  ///< in use; longer where the rows would have become too many
+  Time asked;                         ///< zero: no series was asked for
+  Time window;                        ///< in use; longer where the rows would have become too many
   std::vector<std::vector<Row>> qps;  ///< ascending rows per queue pair
 };
 
@@ -80,8 +80,8 @@ struct PacketSample {
 
 /// Every packet was followed with probability ratio_q32 / 2^32, by dice of its own.
 struct PacketSamples {
-  uint64_t asked_q32 = 0;  ///< zero: not asked for
-  uint64_t ratio_q32 = 0;  ///< in use; smaller where the hops would have become too many
+  uint64_t asked_q32 = 0;             ///< zero: not asked for
+  uint64_t ratio_q32 = 0;             ///< in use; smaller where the hops would have become too many
   std::vector<PacketSample> packets;  ///< in order of sending
 };
 

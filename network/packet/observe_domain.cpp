@@ -58,8 +58,8 @@ void PacketDomain::watch_sent(uint32_t pi, uint32_t k, int64_t duration) {
 
 void PacketDomain::watch_ended(uint32_t k, bool delivered) {
   if (observer_ == nullptr || observer_->packets == nullptr || packets_[k].type != kData) return;
-  observer_->packets->ended(
-      k, now_, delivered ? PacketSample::Fate::delivered : PacketSample::Fate::lost);
+  observer_->packets->ended(k, now_,
+                            delivered ? PacketSample::Fate::delivered : PacketSample::Fate::lost);
 }
 
 /// See LinkRecord::queue_pairs.
@@ -122,9 +122,8 @@ Observations PacketDomain::take_observations() {
   const auto who = [](const SwitchFlowRecord& r) {
     return std::tuple(r.out_link, r.in_link, r.qp, r.control);
   };
-  std::sort(rows.begin(), rows.end(), [&](const SwitchFlowRecord& a, const SwitchFlowRecord& b) {
-    return who(a) < who(b);
-  });
+  std::sort(rows.begin(), rows.end(),
+            [&](const SwitchFlowRecord& a, const SwitchFlowRecord& b) { return who(a) < who(b); });
   size_t kept = 0;
   for (const SwitchFlowRecord& row : rows) {
     if (kept > 0 && who(rows[kept - 1]) == who(row)) {

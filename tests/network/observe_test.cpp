@@ -76,10 +76,7 @@ Scenario pausing() {
 }
 
 Scenario dcqcn() {
-  return hpcc_sizes()
-      .set("congestion", "dcqcn")
-      .set("ecn.kmin", "10KB")
-      .set("ecn.kmax", "40KB");
+  return hpcc_sizes().set("congestion", "dcqcn").set("ecn.kmin", "10KB").set("ecn.kmax", "40KB");
 }
 
 Scenario spraying() {
@@ -106,43 +103,52 @@ std::vector<Case> cases() {
   std::vector<Case> out;
   out.push_back({"pauses", star(5), pausing().make(), incast(4, 200'000), {}});
   out.push_back({"dcqcn", star(5), dcqcn().make(), incast(4, 300'000), {}});
-  out.push_back({"cnp packets", star(5), dcqcn().set("cc.cnp", "packet").make(),
-                 incast(4, 300'000), {}});
-  out.push_back({"hpcc", two_tiers(2, 4, 2), hpcc_sizes().set("congestion", "hpcc").make(), across,
-                 {}});
-  out.push_back({"timely", two_tiers(2, 4, 2), hpcc_sizes().set("congestion", "timely").make(),
-                 across, {}});
+  out.push_back(
+      {"cnp packets", star(5), dcqcn().set("cc.cnp", "packet").make(), incast(4, 300'000), {}});
+  out.push_back(
+      {"hpcc", two_tiers(2, 4, 2), hpcc_sizes().set("congestion", "hpcc").make(), across, {}});
+  out.push_back(
+      {"timely", two_tiers(2, 4, 2), hpcc_sizes().set("congestion", "timely").make(), across, {}});
   out.push_back({"spray", two_tiers(2, 4, 4), spraying().make(), across, {}});
-  out.push_back({"flowlets", two_tiers(2, 4, 4),
+  out.push_back({"flowlets",
+                 two_tiers(2, 4, 4),
                  hpcc_sizes()
                      .set("transport.loss_recovery", "selective-repeat")
                      .set("balancing", "flowlet")
                      .set("ecmp.paths", "8")
                      .set("ecmp.gap", "1us")
                      .make(),
-                 across, {}});
-  out.push_back({"losses", star(3, Rate::gbps(100), Time::us(1), 0.01),
+                 across,
+                 {}});
+  out.push_back({"losses",
+                 star(3, Rate::gbps(100), Time::us(1), 0.01),
                  hpcc_sizes()
                      .set("transport.nack_interval", "1us")
                      .set("transport.retransmit_timeout", "100us")
                      .set("transport.retry_limit", "50")
                      .make(),
-                 {{0, 2, 300'000, Time()}, {1, 2, 200'000, Time()}}, {}});
-  out.push_back({"losses, selective", star(3, Rate::gbps(100), Time::us(1), 0.01),
+                 {{0, 2, 300'000, Time()}, {1, 2, 200'000, Time()}},
+                 {}});
+  out.push_back({"losses, selective",
+                 star(3, Rate::gbps(100), Time::us(1), 0.01),
                  hpcc_sizes()
                      .set("transport.loss_recovery", "selective-repeat")
                      .set("transport.retransmit_timeout", "100us")
                      .set("transport.retry_limit", "50")
                      .make(),
-                 {{0, 2, 300'000, Time()}, {1, 2, 200'000, Time()}}, {}});
-  out.push_back({"slow receiver", star(3),
+                 {{0, 2, 300'000, Time()}, {1, 2, 200'000, Time()}},
+                 {}});
+  out.push_back({"slow receiver",
+                 star(3),
                  hpcc_sizes()
                      .set("transport.receive_rate", "20Gbps")
                      .set("transport.receive_buffer", "128KiB")
                      .make(),
-                 {{0, 2, 600'000, Time()}}, {}});
+                 {{0, 2, 600'000, Time()}},
+                 {}});
   // Links 8 and 9 are leaf0's; both fail for a while, one after the other.
-  out.push_back({"re-routes", two_tiers(2, 4, 2),
+  out.push_back({"re-routes",
+                 two_tiers(2, 4, 2),
                  hpcc_sizes()
                      .set("ecmp.convergence", "5us")
                      .set("transport.retransmit_timeout", "50us")
@@ -300,8 +306,8 @@ TEST(Observe, TooManyRowsDoubleTheWindow) {
 TEST(Observe, QueueingByHand) {
   ObserveOptions options;
   options.sample_q32 = kAll;
-  const Seen s = look(star(3), hpcc_sizes().make(),
-                      {{0, 2, 10'000, Time()}, {1, 2, 10'000, Time()}}, options);
+  const Seen s =
+      look(star(3), hpcc_sizes().make(), {{0, 2, 10'000, Time()}, {1, 2, 10'000, Time()}}, options);
   ASSERT_EQ(s.o.samples.packets.size(), 20U);
   for (const PacketSample& p : s.o.samples.packets) {
     const int64_t k = p.seq / 1000;
@@ -492,8 +498,8 @@ TEST(Observe, FlowRecordsAreTheLinks) {
 
 // A sprayed queue pair has a record per spine, and they share the packets.
 TEST(Observe, SprayedFlowsHaveOneRecordPerWay) {
-  const Seen s = look(two_tiers(2, 1, 4), spraying().make(), {{0, 1, 400'000, Time()}},
-                      everything());
+  const Seen s =
+      look(two_tiers(2, 1, 4), spraying().make(), {{0, 1, 400'000, Time()}}, everything());
   std::map<std::string, uint64_t> packets;
   for (const SwitchFlowRecord& f : s.o.flows.rows) {
     if (!f.control) packets[s.outcome.links[f.out_link].from] += f.packets;

@@ -39,11 +39,11 @@ LinkRecord carried(const Topology& t, const std::string& from, const std::string
 // 100 of leaf 1: mean 200, so 3 and (600 - 0) / 200; parallel ones 600 / 300 = 2 and 1.
 TEST(TierStats, LoadByHand) {
   const Topology t = two_tiers(2, 2, 3);
-  const auto loads = by_name(tier_loads(
-      t, {carried(t, "leaf0", "spine0", 600, 4), carried(t, "leaf0", "spine1", 300, 2),
-          carried(t, "leaf1", "spine0", 100, 1), carried(t, "leaf1", "spine1", 100, 0.5),
-          carried(t, "leaf1", "spine2", 100, 0.5), carried(t, "spine0", "leaf1", 50, 0),
-          carried(t, "spine1", "leaf1", 100, 0), carried(t, "spine0", "leaf0", 0, 0)}));
+  const auto loads = by_name(
+      tier_loads(t, {carried(t, "leaf0", "spine0", 600, 4), carried(t, "leaf0", "spine1", 300, 2),
+                     carried(t, "leaf1", "spine0", 100, 1), carried(t, "leaf1", "spine1", 100, 0.5),
+                     carried(t, "leaf1", "spine2", 100, 0.5), carried(t, "spine0", "leaf1", 50, 0),
+                     carried(t, "spine1", "leaf1", 100, 0), carried(t, "spine0", "leaf0", 0, 0)}));
   ASSERT_EQ(loads.size(), 2U);  // nothing came to the other links
   const TierLoad& up = loads.at("leaf-spine up");
   EXPECT_EQ(up.links, 6U);
@@ -72,8 +72,8 @@ TEST(TierStats, LoadByHand) {
 // All links in use: the skew counts from the least one.
 TEST(TierStats, SkewCountsFromTheLeast) {
   const Topology t = two_tiers(1, 2, 2);
-  const auto loads = by_name(tier_loads(t, {carried(t, "leaf0", "spine0", 300, 1),
-                                            carried(t, "leaf0", "spine1", 100, 1)}));
+  const auto loads = by_name(tier_loads(
+      t, {carried(t, "leaf0", "spine0", 300, 1), carried(t, "leaf0", "spine1", 100, 1)}));
   EXPECT_EQ(loads.at("leaf-spine up").bytes.skew, 1);
   EXPECT_EQ(loads.at("leaf-spine up").bytes.max_to_mean, 1.5);
   EXPECT_EQ(loads.at("leaf-spine up").queue_pairs.skew, 0);

@@ -226,7 +226,7 @@ Json nics(const Result& result) {
         std::max(sum.receive_buffer_peak_bytes, n.receive_buffer_peak_bytes);
   }
   return {{"port_count", result.seen.nics.size()},
-          {"out_of_sequence_packets", sum.out_of_sequence},
+          {"out_of_sequence_count", sum.out_of_sequence},
           {"ack_timeout_count", sum.ack_timeouts},
           {"nacks_sent_count", sum.nacks_sent},
           {"nacks_received_count", sum.nacks_received},

@@ -234,8 +234,7 @@ void links(const Result& result, std::string& out) {
 void balance(const Result& result, std::string& out) {
   const auto tiers = report::balanced_tiers(result);
   const auto fullest = report::fullest_switches(result, 1);
-  const bool buffers =
-      !fullest.empty() && result.seen.switches[fullest[0]].pool_peak_bytes > 0;
+  const bool buffers = !fullest.empty() && result.seen.switches[fullest[0]].pool_peak_bytes > 0;
   if (tiers.empty() && !buffers && result.tier_queueing.empty()) return;
   out += "\nBalance and buffers\n";
   constexpr size_t kTop = 6;

@@ -159,7 +159,7 @@ void write_all(const Result& result, const std::string& dir) {
       {"background.csv", result.background.empty() ? "" : background_csv(result)},
       {"collectives.csv", result.collectives.empty() ? "" : collectives_csv(result)},
       {"links.csv", result.links.empty() ? "" : links_csv(result)},
- {"nics.csv", nics_csv(result)},
+      {"nics.csv", nics_csv(result)},
       {"switches.csv", switches_csv(result)},
       {"headroom.csv", headroom_csv(result)},
       {"ranks.csv", result.rank_times.empty() ? "" : ranks_csv(result)},

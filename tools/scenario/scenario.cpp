@@ -684,9 +684,9 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
     const char* key = s.observe.qp_window > Time() ? "qp"
                       : s.observe.sample_q32 > 0   ? "packets"
                                                    : "flows";
-    throw UserError(telemetry.key_pos(key), "the " + s.engine.kind + " engine has no packets",
-                    std::string("remove output.telemetry.") + key +
-                        " or use 'simulation: {engine: packet}'");
+    throw UserError(
+        telemetry.key_pos(key), "the " + s.engine.kind + " engine has no packets",
+        std::string("remove output.telemetry.") + key + " or use 'simulation: {engine: packet}'");
   }
   telemetry.finish();
   output.finish();

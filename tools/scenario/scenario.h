@@ -78,9 +78,9 @@ struct Scenario {
   ModelChoice compute;  ///< kind "auto" is settled when the trace is read
 
   std::string output_dir;
-  bool perfetto = false;  ///< output.trace
-  Time link_window;       ///< output.telemetry.links; zero: off
-  bool pauses = false;    ///< output.telemetry.pauses
+  bool perfetto = false;   ///< output.trace
+  Time link_window;        ///< output.telemetry.links; zero: off
+  bool pauses = false;     ///< output.telemetry.pauses
   ObserveOptions observe;  ///< output.telemetry.qp, packets, flows
   /// key -> "value    (origin)" for reports, in the order of the grammar.
   std::vector<std::pair<std::string, std::string>> settings;
