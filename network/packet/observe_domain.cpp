@@ -91,7 +91,7 @@ Observations PacketDomain::take_observations() {
   }
   for (const Node& n : nodes_) {
     if (n.host || n.pool == 0) continue;
-    out.switches.push_back({n.global, topology_.nodes()[n.global].name, n.pool, n.shared_peak});
+    out.switches.push_back({n.global, topology_.nodes()[n.global].name, n.pool, n.peak});
   }
   for (uint32_t pi = 0; pi < ports_.size(); ++pi) {
     for (uint32_t c = 0; c < classes_; ++c) {
