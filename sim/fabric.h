@@ -62,6 +62,8 @@ struct LinkRecord {
   Time busy;                     ///< time spent transmitting
   int64_t peak_queue_bytes = 0;
   uint64_t drops = 0;
+  /// Queue pairs whose data goes this way, as routed last; one with n paths counts 1/n for each.
+  double queue_pairs = 0;
 };
 
 /// Time series of links in windows [k * window, (k + 1) * window). A window that is missing carried

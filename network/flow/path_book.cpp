@@ -197,6 +197,9 @@ std::vector<LinkRecord> PathBook::links() const {
     r.busy = transmission_time(Bytes(p.bytes), Rate::bps(p.carries_bps));
     out.push_back(std::move(r));
   }
+  for (const QueuePair& q : qps_) {
+    for (const uint32_t p : q.forward) out[p].queue_pairs += 1;
+  }
   return out;
 }
 

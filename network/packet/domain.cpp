@@ -235,6 +235,7 @@ void PacketDomain::on_arrive(uint32_t pi) {
       if (!lane(pi, i).pause_sent) send_pause(pi, i, kNil);
     }
   }
+  s.counters.waiting_peak = std::max(s.counters.waiting_peak, s.waiting_bytes);
   if (!s.serving) {
     s.serving = true;
     set_timer(now_ + transmission_time(size, Rate::bps(s.receive_bps), Time::ps(1)).ps(), kServed,
@@ -324,7 +325,7 @@ void PacketDomain::enqueue(uint32_t pi, uint32_t k, bool control) {
   append(l.data, k);
   l.data_bytes += packet.wire;
   p.peak = std::max(p.peak, l.data_bytes);
-  if (telemetry_ != nullptr) telemetry_->queued(pi, now_, l.data_bytes);
+  if (watched_) watch_queued(pi, k);
 }
 
 bool PacketDomain::has_work(uint32_t pi) const {
@@ -357,9 +358,7 @@ void PacketDomain::transmit(uint32_t pi) {
   port.busy += duration;
   ++port.packets;
   port.bytes += packet.wire;
-  if (telemetry_ != nullptr) {
-    telemetry_->sent(pi, now_, duration, packet.wire, port.lane.data_bytes);
-  }
+  if (watched_) watch_sent(pi, k, duration);
   if (packet.type == kData) port.payload += packet.wire - config_.header;
   const int64_t arrival = port.busy_until + port.delay_ps;
   if (port.wire.head == kNil)
@@ -562,11 +561,10 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
   auto& active = sender.active;
   size_t at = 0;
   if (sender.last_served != kNil) {
-    at = static_cast<size_t>(std::upper_bound(active.begin(), active.end(), sender.last_served,
-                                              [&](uint32_t rank, uint32_t other) {
-                                                return rank < qps_[other].rank;
-                                              }) -
-                             active.begin());
+    at = static_cast<size_t>(
+        std::upper_bound(active.begin(), active.end(), sender.last_served,
+                         [&](uint32_t rank, uint32_t other) { return rank < qps_[other].rank; }) -
+        active.begin());
   }
   int64_t soonest = kNever;
   for (size_t i = 0; i < active.size(); ++i, ++at) {
@@ -662,19 +660,12 @@ bool PacketDomain::admit(uint32_t in_index, uint32_t k) {
     l.used = after;
   } else if (config_.pfc != PfcMode::off && after - reserve > limit) {
     l.headroom_used += size;
+    int32_t& peak = lane_states_[lane_index(in_index, c)].headroom_peak;
+    peak = std::max(peak, l.headroom_used);
   } else {
     l.used = after;
     n.shared_used += std::min(size, after - reserve);
-    if (n.shared_used > n.peak) {
-      n.peak = n.shared_used;
-      pool_changed_ = true;
-    }
-    if (n.shared_used > n.pool) {
-      throw SimulationError("the buffer of " + topology_.nodes()[n.global].name + " is full at " +
-                            print_time(Time::ps(now_)) +
-                            " though no threshold is exceeded: " + print_bytes(Bytes(n.pool)) +
-                            " are shared; lower fabric.switch.pfc.xoff or alpha");
-    }
+    if (n.shared_used > n.peak) new_pool_peak(n);
   }
   if (config_.pfc != PfcMode::off && !l.pause_sent &&
       (l.headroom_used > 0 || std::max(0, l.used - reserve) >= threshold(in, n))) {
@@ -710,6 +701,7 @@ void PacketDomain::drop(uint32_t pi, uint32_t k, bool sent) {
     free_packet(k);
     return;
   }
+  if (watched_) watch_ended(k, false);
   QueuePair& q = qps_[packet.qp];
   ++totals_.drops;
   const uint32_t hops = hops_done(packet) - (sent ? 0 : 1);
@@ -799,9 +791,11 @@ void PacketDomain::book_arrival(QueuePair& q, const Packet& packet) {
     records_[states_[q.last_transfer].record].transmissions += hops;
   if ((packet.flags & kMarked) != 0 && q.controlled && heeds_marks_) {
     if (!config_.cnp_packets) {
+      if (!q.notify) ++counters_at(packet).cnps_sent;  // with the next ACK
       q.notify = true;
     } else if (now_ - q.last_cnp >= config_.cnp_interval_ps) {
       q.last_cnp = now_;
+      ++counters_at(packet).cnps_sent;
       send_control(q, packet.qp, kCnp, 0, true, kNil);
     }
   }
@@ -815,9 +809,11 @@ void PacketDomain::receive_data(uint32_t k) {
   book_arrival(q, packet);
   // The packet stays in the pool until its answer has taken over what it carries, unless nothing
   // is carried: then its place is the answer's.
-  const bool carries = stamps_ || !sent_at_.empty();
-  if (!carries) free_packet(k);
-  const uint32_t cause = carries ? k : kNil;
+  if (!carries_)
+    free_packet(k);
+  else if (watched_)
+    watch_ended(k, true);
+  const uint32_t cause = carries_ ? k : kNil;
   if (packet.seq < q.received && config_.recovery == LossRecovery::go_back_0 &&
       q.receive_transfer != kNil && packet.seq == message_start(q, q.receive_transfer)) {
     // The sender began the message anew: what has come of it counts no more.
@@ -834,6 +830,7 @@ void PacketDomain::receive_data(uint32_t k) {
       q.notify = false;
     }
   } else if (packet.seq > q.received) {
+    ++counters_at(packet).out_of_sequence;
     if (config_.recovery == LossRecovery::go_back_0 && q.receive_transfer != kNil) {
       const int64_t begin = message_start(q, q.receive_transfer);
       totals_.payload_bytes -= q.received - begin;
@@ -843,6 +840,7 @@ void PacketDomain::receive_data(uint32_t k) {
       q.last_nack_seq = q.received;
       q.last_nack = now_;
       ++totals_.nacks;
+      ++counters_at(packet).nacks_sent;
       send_control(q, qi, kNack, q.received, q.notify, cause);
       q.notify = false;
     }
@@ -851,7 +849,7 @@ void PacketDomain::receive_data(uint32_t k) {
     send_control(q, qi, kAck, q.received, q.notify, cause);
     q.notify = false;
   }
-  if (carries) free_packet(k);
+  if (carries_) free_packet(k);
 }
 
 /// First byte, in the sequence space, of a transfer that is on `q`.
@@ -905,7 +903,10 @@ void PacketDomain::receive_ack(uint32_t k) {
       r.transmissions += hops;
       r.cnps += notified ? 1 : 0;
     }
-    if (notified) notify(qi);
+    if (notified) {
+      ++counters_at(packet).cnps_received;
+      notify(qi);
+    }
     if (packet.type == kCnp) {
       free_packet(k);
       return;
@@ -914,6 +915,7 @@ void PacketDomain::receive_ack(uint32_t k) {
       acknowledge_selective(q, qi, k);
     else
       acknowledge_up_to(q, qi, packet.seq);
+    if (packet.type == kNack) ++counters_at(packet).nacks_received;
     if (packet.type == kNack && !selective() &&
         (packet.seq >= q.una || config_.recovery == LossRecovery::go_back_0)) {
       rewind(qi, packet.seq);
@@ -988,6 +990,7 @@ void PacketDomain::on_timeout(uint32_t qi) {
     return;
   }
   ++totals_.timeouts;
+  ++senders_[ports_[q.port].sender].counters.ack_timeouts;
   if (++q.retries > config_.retry_limit) {
     throw SimulationError("transfer of rank " + std::to_string(q.src) + " to rank " +
                           std::to_string(q.dst) + " failed at " + print_time(Time::ps(now_)) +

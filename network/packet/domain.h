@@ -17,6 +17,7 @@
 //   domain_changes.cpp    links and NICs that fail, degrade and come back
 //   domain_period.cpp     whole periods skipped
 //   domain_report.cpp     records, balances, who waits for whom
+//   observe_domain.cpp    what is looked at beside, with observe_*.h
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,8 @@
 #include "network/packet/hpcc.h"
 #include "network/packet/int_hop.h"
 #include "network/packet/period_finder.h"
+#include "network/packet/nic_counters.h"
+#include "network/packet/observe.h"
 #include "network/packet/telemetry.h"
 #include "network/packet/timely.h"
 #include "network/routing.h"
@@ -41,6 +44,7 @@
 #include "sim/event_queue.h"
 #include "sim/fabric.h"
 #include "sim/hash128.h"
+#include "sim/observations.h"
 
 namespace trainyard {
 
@@ -104,9 +108,16 @@ class PacketDomain {
   void record_rates(std::vector<RateEvent>* sink) { rate_sink_ = sink; }
   void record_pauses(std::vector<PauseRecord>* sink) { pause_sink_ = sink; }
   /// Keeps time series of links; call before anything runs.
-  void record_links(Time window) { telemetry_ = std::make_unique<LinkTelemetry>(window); }
+  void record_links(Time window) {
+    telemetry_ = std::make_unique<LinkTelemetry>(window);
+    watched_ = true;
+  }
   /// Ends the series at this instant; its links are those of links().
   [[nodiscard]] LinkSeries take_link_series();
+  /// Looks closer at some things; call before anything runs.
+  void observe(const ObserveOptions& options);
+  /// Ends the observations at this instant; their links are those of links().
+  [[nodiscard]] Observations take_observations();
 
   /// Skips whole periods from now on, where the configuration lets states return
   /// (domain_period.cpp). Changes no result.
@@ -219,6 +230,7 @@ class PacketDomain {
     bool wanted = false;         // egress: paused, were it not for its watchdog
     bool ignores = false;        // egress: its watchdog lets packets pass in spite of pauses
     bool storm = false;          // ingress: a broken NIC keeps the other end paused
+    int32_t headroom_peak = 0;   // ingress
   };
 
   /// Two lines that an arrival, a departure and an admission touch; then the rest.
@@ -269,6 +281,7 @@ class PacketDomain {
     List waiting;
     int64_t waiting_bytes = 0;
     bool serving = false;
+    NicCounters counters;
   };
 
   struct Node {
@@ -400,6 +413,7 @@ class PacketDomain {
   void on_restore(uint32_t lane);
   [[nodiscard]] int64_t threshold(const Port& in, const Node& n) const;
   void drop(uint32_t port, uint32_t packet, bool sent);
+  void new_pool_peak(Node& n);
   [[noreturn]] void lossless_drop(uint32_t in, const Node& n, const Lane& lane,
                                   int64_t limit) const;
 
@@ -462,6 +476,16 @@ class PacketDomain {
   void pause_again(uint32_t in);
   void reroute();
 
+  // Observation.
+  void watch_queued(uint32_t port, uint32_t packet);
+  void watch_sent(uint32_t port, uint32_t packet, int64_t duration);
+  void watch_ended(uint32_t packet, bool delivered);
+  [[nodiscard]] std::vector<double> queue_pairs_by_port() const;
+  /// Of the NIC port that a packet, now at its end, came in through.
+  NicCounters& counters_at(const Packet& packet) {
+    return senders_[ports_[paths_[packet.path] ^ 1].sender].counters;
+  }
+
   uint32_t new_packet();
   void free_packet(uint32_t p) {
     packets_[p].next = free_;
@@ -501,6 +525,8 @@ class PacketDomain {
   const uint32_t classes_;
   const bool stamps_;       // data packets carry IntHops
   const bool heeds_marks_;  // the controller lives on marks
+  bool carries_;            // a data packet's answer takes something over from it
+  bool watched_ = false;    // telemetry_ or observer_ is there
   std::unique_ptr<Routing> own_routing_;  // null: that of the registry
   Routing* routing_;
   DomainRegistry* const registry_;  // null: this domain is the whole network
@@ -586,6 +612,7 @@ class PacketDomain {
   std::vector<PauseRecord>* pause_sink_ = nullptr;
   std::vector<TraceEntry>* trace_sink_ = nullptr;
   std::unique_ptr<LinkTelemetry> telemetry_;  // null: off
+  std::unique_ptr<Observer> observer_;        // null: off
 };
 
 }  // namespace trainyard

@@ -107,6 +107,7 @@ void PacketDomain::link_went(uint32_t port, bool up) {
   }
   p.lossy = p.loss_q32 != 0 || p.down || p.doomed > 0;
   if (up) return;
+  if (p.from_host) ++senders_[p.sender].counters.link_downs;
   for (uint32_t c = 0; c < classes_; ++c) {
     LaneState& state = lane_states_[lane_index(port, c)];
     ++state.pause_version;

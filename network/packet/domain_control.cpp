@@ -71,6 +71,9 @@ void PacketDomain::set_rate(uint32_t qi, int64_t rate, int64_t target, bool cut)
   q.rate = rate;
   ++totals_.rate_changes;
   trace(kTraceRate, qi, rate, q.dice_object, static_cast<uint64_t>(rate));
+  if (watched_ && observer_ != nullptr && observer_->qps != nullptr) {
+    observer_->qps->rate(qi, now_, rate);
+  }
   if (rate_sink_ != nullptr) rate_sink_->push_back({now_, qi, q.src, q.dst, cut, rate, target});
 }
 
@@ -125,6 +128,18 @@ void PacketDomain::lossless_drop(uint32_t in_index, const Node& n, const Lane& l
       " is exceeded; raise fabric.switch.pfc.headroom or fabric.switch.buffer");
 }
 
+/// More is in the pool of `n` than ever: too much, or worth remembering.
+void PacketDomain::new_pool_peak(Node& n) {
+  if (n.shared_used > n.pool) {
+    throw SimulationError("the buffer of " + topology_.nodes()[n.global].name + " is full at " +
+                          print_time(Time::ps(now_)) +
+                          " though no threshold is exceeded: " + print_bytes(Bytes(n.pool)) +
+                          " are shared; lower fabric.switch.pfc.xoff or alpha");
+  }
+  n.peak = n.shared_used;
+  pool_changed_ = true;
+}
+
 /// Length of one pause on this link.
 int64_t PacketDomain::pause_ps(const Port& p) const {
   return transmission_time(Bytes(config_.pause_quanta * 64), Rate::bps(p.rate_bps), Time::ps(1))
@@ -177,6 +192,7 @@ void PacketDomain::send_pfc(uint32_t in, Type type, uint32_t c) {
   packet.type = type;
   packet.flags = 0;
   ++totals_.pfc_frames;
+  if (type == kPause && ports_[in].to_host) ++senders_[ports_[in ^ 1].sender].counters.pauses_sent;
   enqueue(in ^ 1, k, true);
   kick(in ^ 1);
 }

@@ -120,6 +120,7 @@ std::string PacketDomain::describe_stall() const {
 std::vector<LinkRecord> PacketDomain::links() const {
   std::vector<LinkRecord> out;
   out.reserve(ports_.size());
+  const std::vector<double> queue_pairs = queue_pairs_by_port();
   for (uint32_t pi = 0; pi < ports_.size(); ++pi) {
     const Port& p = ports_[pi];
     int64_t paused = 0;
@@ -143,6 +144,7 @@ std::vector<LinkRecord> PacketDomain::links() const {
     r.busy = Time::ps(p.busy);
     r.peak_queue_bytes = p.peak;
     r.drops = p.drops;
+    r.queue_pairs = queue_pairs[pi];
     out.push_back(std::move(r));
   }
   return out;
@@ -196,8 +198,8 @@ void PacketDomain::pool_use(std::vector<PoolUse>& out) const {
     }
     if (config_.pfc == PfcMode::static_threshold || p.over <= 0) continue;
     // The threshold is alpha times the free pool; it must stay above what the ingress held.
-    const int64_t needs = ((static_cast<int64_t>(p.over) + 1) * 65536 + p.alpha_q16 - 1) /
-                          p.alpha_q16;
+    const int64_t needs =
+        ((static_cast<int64_t>(p.over) + 1) * 65536 + p.alpha_q16 - 1) / p.alpha_q16;
     PoolUse& use = out[first + entry[p.peer]];
     if (use.room >= 0) use.room = std::max<int64_t>(0, std::min(use.room, n.pool - needs));
   }
@@ -206,6 +208,7 @@ void PacketDomain::pool_use(std::vector<PoolUse>& out) const {
 LinkSeries PacketDomain::take_link_series() {
   if (telemetry_ == nullptr) return {};
   const auto telemetry = std::move(telemetry_);
+  watched_ = observer_ != nullptr;
   return telemetry->finish(now_, ports_.size());
 }
 

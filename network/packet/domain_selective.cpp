@@ -29,13 +29,17 @@ void PacketDomain::receive_selective(uint32_t k) {
   const uint32_t qi = packet.qp;
   QueuePair& q = qps_[qi];
   Selective& r = selective_[qi];
+  if (watched_) watch_ended(k, true);
   book_arrival(q, packet);
   const int64_t number = packet.seq / config_.payload;
   const int64_t expected = q.received / config_.payload;
   TRAINYARD_ASSERT(number < expected + selective_window_);
   if (number >= expected && !test(r.got, number)) {
     set(r.got, number);
-    if (number > expected) ++totals_.out_of_order;
+    if (number > expected) {
+      ++totals_.out_of_order;
+      ++counters_at(packet).out_of_sequence;
+    }
     // What is now in a row goes to the host.
     for (int64_t n = expected; test(r.got, n); ++n) {
       clear(r.got, n);

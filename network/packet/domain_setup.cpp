@@ -18,6 +18,7 @@ PacketDomain::PacketDomain(const Topology& topology, const PacketConfig& config,
       stamps_(config.congestion == CongestionControl::hpcc),
       heeds_marks_(config.congestion == CongestionControl::dcqcn ||
                    config.congestion == CongestionControl::dctcp),
+      carries_(stamps_ || config.congestion == CongestionControl::timely),
       own_routing_(registry == nullptr ? std::make_unique<Routing>(topology, config.routing)
                                        : nullptr),
       routing_(registry == nullptr ? own_routing_.get() : &registry->routing()),

@@ -37,6 +37,9 @@ class PacketFabric final : public Fabric {
   void record_pauses(std::vector<PauseRecord>* sink) { domain_.record_pauses(sink); }
   void record_links(Time window) { domain_.record_links(window); }
   [[nodiscard]] LinkSeries take_link_series() { return domain_.take_link_series(); }
+  /// Before anything runs.
+  void observe(const ObserveOptions& options) { domain_.observe(options); }
+  [[nodiscard]] Observations take_observations() { return domain_.take_observations(); }
 
  private:
   mutable PacketDomain domain_;  // transfers() brings its records up to date

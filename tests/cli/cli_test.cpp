@@ -129,6 +129,7 @@ void check_units(const std::string& path, const std::string& key, const nlohmann
     static const std::vector<std::string> counts = {"schema_version",
                                                     "seed",
                                                     "index",
+                                                    "class",
                                                     "rank",  // identifiers
                                                     "ranks",
                                                     "rank_classes",

@@ -137,6 +137,30 @@ std::vector<size_t> hottest_links(const Result& result, size_t count) {
   return top(result.links.size(), count, [&](size_t i) { return result.links[i].busy; });
 }
 
+double pool_ratio(const SwitchRecord& record) {
+  return static_cast<double>(record.pool_peak_bytes) / static_cast<double>(record.pool_bytes);
+}
+
+std::vector<size_t> fullest_switches(const Result& result, size_t count) {
+  return top(result.seen.switches.size(), count,
+             [&](size_t i) { return pool_ratio(result.seen.switches[i]); });
+}
+
+std::vector<size_t> fullest_headrooms(const Result& result, size_t count) {
+  return top(result.seen.headrooms.size(), count, [&](size_t i) {
+    const HeadroomRecord& h = result.seen.headrooms[i];
+    return static_cast<double>(h.peak_bytes) / static_cast<double>(h.headroom_bytes);
+  });
+}
+
+std::vector<const TierLoad*> balanced_tiers(const Result& result) {
+  std::vector<const TierLoad*> out;
+  for (const TierLoad& load : result.tier_loads) {
+    if (!load.bytes.group.empty()) out.push_back(&load);
+  }
+  return out;
+}
+
 std::vector<size_t> longest_collectives(const Result& result, size_t count) {
   return top(result.collectives.size(), count,
              [&](size_t i) { return result.collectives[i].finish - result.collectives[i].start; });

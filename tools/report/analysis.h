@@ -55,6 +55,15 @@ Shares shares(const std::vector<RankTimes>& ranks);
 double utilisation(const LinkRecord& link, const Result& result);
 /// Indices of links by falling utilisation, ties in order of index; at most `count`.
 std::vector<size_t> hottest_links(const Result& result, size_t count);
+/// Peak use of a switch's shared pool, relative to its size.
+double pool_ratio(const SwitchRecord& record);
+/// Indices of switches by falling pool_ratio(), ties in order of index; at most `count`.
+std::vector<size_t> fullest_switches(const Result& result, size_t count);
+/// Indices of headroom records by falling share in use; likewise.
+std::vector<size_t> fullest_headrooms(const Result& result, size_t count);
+/// Tiers and directions in which traffic had a choice: those with parallel links.
+std::vector<const TierLoad*> balanced_tiers(const Result& result);
+
 /// Indices of collectives by falling time, ties in order of index; at most `count`.
 std::vector<size_t> longest_collectives(const Result& result, size_t count);
 

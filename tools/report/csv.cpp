@@ -128,7 +128,8 @@ std::string collectives_csv(const Result& result) {
 std::string links_csv(const Result& result) {
   Csv csv(
       "link_id,from,to,from_node,to_node,tier,rate_bps,utilisation_ratio,busy_ns,packets,"
-      "wire_bytes,payload_bytes,ecn_marks,pauses_received,paused_ns,peak_queue_bytes,drops");
+      "wire_bytes,payload_bytes,ecn_marks,pauses_received,paused_ns,peak_queue_bytes,drops,"
+      "queue_pairs");
   for (size_t i = 0; i < result.links.size(); ++i) {
     const LinkRecord& link = result.links[i];
     csv.number(i).text(link.from).text(link.to).number(link.from_node).number(link.to_node);
@@ -137,7 +138,7 @@ std::string links_csv(const Result& result) {
     const bool known = result.packets_modelled;
     csv.number_if(known, link.ecn_marks).number_if(known, link.pauses_received);
     csv.time_if(known, link.paused).number_if(known, link.peak_queue_bytes);
-    csv.number_if(known, link.drops).end_row();
+    csv.number_if(known, link.drops).real(link.queue_pairs).end_row();
   }
   return csv.take();
 }
@@ -166,6 +167,107 @@ void write_link_series_csv(const Result& result, const std::string& path) {
       csv.time(Time::ps(row.paused_ps)).number(i).end_row();  // parallel links share names
       if (csv.size() > (1U << 20)) file.write(csv.take());
     }
+  }
+  file.write(csv.take());
+  file.commit();
+}
+
+std::string nics_csv(const Result& result) {
+  if (result.seen.nics.empty()) return {};
+  Csv csv(
+      "node,link_id,to,tier,out_of_sequence,ack_timeouts,nacks_sent,nacks_received,cnps_sent,"
+      "cnps_received,pauses_sent,pauses_received,link_downs,receive_buffer_peak_bytes");
+  for (const NicRecord& n : result.seen.nics) {
+    const LinkRecord& link = result.links.at(n.link);
+    csv.text(link.from).number(n.link).text(link.to).text(link.tier).number(n.out_of_sequence);
+    csv.number(n.ack_timeouts).number(n.nacks_sent).number(n.nacks_received).number(n.cnps_sent);
+    csv.number(n.cnps_received).number(n.pauses_sent).number(n.pauses_received);
+    csv.number(n.link_downs).number(n.receive_buffer_peak_bytes).end_row();
+  }
+  return csv.take();
+}
+
+std::string switches_csv(const Result& result) {
+  if (result.seen.switches.empty()) return {};
+  Csv csv("switch,node,pool_bytes,pool_peak_bytes,pool_peak_ratio");
+  for (const SwitchRecord& s : result.seen.switches) {
+    csv.text(s.name).number(s.node).number(s.pool_bytes).number(s.pool_peak_bytes);
+    csv.real(report::pool_ratio(s)).end_row();
+  }
+  return csv.take();
+}
+
+std::string headroom_csv(const Result& result) {
+  if (result.seen.headrooms.empty()) return {};
+  Csv csv("switch,from,link_id,class,headroom_bytes,peak_bytes,peak_ratio");
+  for (const HeadroomRecord& h : result.seen.headrooms) {
+    const LinkRecord& link = result.links.at(h.link);
+    csv.text(link.to).text(link.from).number(h.link).number(h.traffic_class);
+    csv.number(h.headroom_bytes).number(h.peak_bytes);
+    csv.real(static_cast<double>(h.peak_bytes) / static_cast<double>(h.headroom_bytes)).end_row();
+  }
+  return csv.take();
+}
+
+void write_qps_csv(const Result& result, const std::string& path) {
+  AtomicFile file(path);
+  Csv csv("qp,src,dst,channel,source_port,class,t_ns,payload_bytes,packets,rate_bps");
+  const QpSeries& series = result.seen.qp_series;
+  for (size_t i = 0; i < series.qps.size(); ++i) {
+    const QpRecord& q = result.seen.qps.at(i);
+    for (const QpSeries::Row& row : series.qps[i]) {
+      csv.number(i).number(q.src).number(q.dst).number(q.channel).number(q.source_port);
+      csv.number(static_cast<uint32_t>(q.traffic_class)).time(series.window * row.window);
+      csv.number(row.payload_bytes).number(row.packets).number(row.rate_bps).end_row();
+      if (csv.size() > (1U << 20)) file.write(csv.take());
+    }
+  }
+  file.write(csv.take());
+  file.commit();
+}
+
+void write_packets_csv(const Result& result, const std::string& path) {
+  AtomicFile file(path);
+  Csv csv(
+      "packet,qp,src,dst,seq,payload_bytes,sent_ns,fate,delivered_ns,receiver_wait_ns,hop,"
+      "link_from,link_to,link_id,queueing_ns,line_ns");
+  static constexpr const char* kFates[] = {"under way", "delivered", "lost"};
+  const auto& packets = result.seen.samples.packets;
+  for (size_t i = 0; i < packets.size(); ++i) {
+    const PacketSample& s = packets[i];
+    const QpRecord& q = result.seen.qps.at(s.qp);
+    const bool delivered = s.fate == PacketSample::Fate::delivered;
+    for (size_t h = 0; h < s.hops.size(); ++h) {
+      const PacketSample::Hop& hop = s.hops[h];
+      const LinkRecord& link = result.links.at(hop.link);
+      csv.number(i).number(s.qp).number(q.src).number(q.dst).number(s.seq);
+      csv.number(s.payload_bytes).time(Time::ps(s.sent_ps));
+      csv.text(kFates[static_cast<size_t>(s.fate)]);
+      csv.time_if(delivered, Time::ps(s.delivered_ps));
+      csv.time_if(delivered, Time::ps(s.receiver_wait_ps));
+      csv.number(h).text(link.from).text(link.to).number(hop.link);
+      csv.time(Time::ps(hop.queueing_ps)).time(Time::ps(hop.line_ps)).end_row();
+    }
+    if (csv.size() > (1U << 20)) file.write(csv.take());
+  }
+  file.write(csv.take());
+  file.commit();
+}
+
+void write_switch_flows_csv(const Result& result, const std::string& path) {
+  AtomicFile file(path);
+  Csv csv(
+      "switch,in_link_id,out_link_id,from,to,qp,src,dst,channel,source_port,direction,packets,"
+      "wire_bytes,first_ns,last_ns");
+  for (const SwitchFlowRecord& f : result.seen.flows.rows) {
+    const LinkRecord& in = result.links.at(f.in_link);
+    const LinkRecord& out = result.links.at(f.out_link);
+    const QpRecord& q = result.seen.qps.at(f.qp);
+    csv.text(out.from).number(f.in_link).number(f.out_link).text(in.from).text(out.to);
+    csv.number(f.qp).number(q.src).number(q.dst).number(q.channel).number(q.source_port);
+    csv.text(f.control ? "back" : "data").number(f.packets).number(f.bytes);
+    csv.time(Time::ps(f.first_ps)).time(Time::ps(f.last_ps)).end_row();
+    if (csv.size() > (1U << 20)) file.write(csv.take());
   }
   file.write(csv.take());
   file.commit();

@@ -499,6 +499,54 @@ void links(const Result& result, std::string& out) {
        out);
   close_section(out);
 
+  if (!result.tier_loads.empty()) {
+    open_section("load-balance", "Load balance", out);
+    Table balance("Load per tier", {{"Tier", true},
+                                    {"Direction", true},
+                                    {"Links used"},
+                                    {"Payload"},
+                                    {"Max / mean, bytes"},
+                                    {"Max / mean, queue pairs"},
+                                    {"Parallel links, mean"},
+                                    {"Parallel links, worst"},
+                                    {"At", true}});
+    const auto ratio = [](bool known, double value) {
+      return known ? fmt::format("{:.2f}", value) : std::string("\u2013");
+    };
+    for (const TierLoad& t : result.tier_loads) {
+      const bool groups = !t.bytes.group.empty();
+      balance.row({t.tier, t.direction, fmt::format("{} of {}", grouped(t.used), grouped(t.links)),
+                   volume(static_cast<int64_t>(t.bytes.total)), ratio(true, t.bytes.max_to_mean),
+                   ratio(t.queue_pairs.total > 0, t.queue_pairs.max_to_mean),
+                   ratio(groups, t.bytes.group_mean), ratio(groups, t.bytes.group_max),
+                   t.bytes.group});
+    }
+    out += balance.take();
+    note(
+        "Data on the busiest link over the mean of all links of its tier, idle ones included. "
+        "Parallel links are those of one lower switch or host, by bytes.",
+        out);
+    close_section(out);
+  }
+  if (!result.tier_queueing.empty()) {
+    open_section("queueing", "Queueing per tier", out);
+    const TimeScale waits = time_scale(result.tier_queueing.back().max);
+    const std::string unit = fmt::format(" ({})", waits.symbol);
+    Table queueing("Queueing of followed packets", {{"Tier", true},
+                                                    {"Direction", true},
+                                                    {"Packets"},
+                                                    {"Median" + unit},
+                                                    {"p99" + unit},
+                                                    {"Max" + unit}});
+    for (const TierQueueing& t : result.tier_queueing) {
+      queueing.row({t.tier, t.direction, grouped(t.count), in_scale(t.p50, waits),
+                    in_scale(t.p99, waits), in_scale(t.max, waits)});
+    }
+    out += queueing.take();
+    note("Of a sample of all packets; each is in packets.csv.", out);
+    close_section(out);
+  }
+
   const report::Chart series = report::link_sparklines(result);
   if (series.svg.empty()) return;
   open_section("link-series", "Busiest links over time", out);

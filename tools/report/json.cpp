@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -148,7 +149,8 @@ Json link_row(const Result& result, const LinkRecord& link) {
           {"pauses_received_count", modelled(result, link.pauses_received)},
           {"paused_ns", exact_if(result.packets_modelled, link.paused)},
           {"peak_queue_bytes", modelled(result, link.peak_queue_bytes)},
-          {"drops", modelled(result, link.drops)}};
+          {"drops", modelled(result, link.drops)},
+          {"queue_pairs_count", real(link.queue_pairs)}};
 }
 
 Json fault_row(const FaultRecord& f) {
@@ -182,6 +184,123 @@ Json link_summary(const Result& result) {
   return {{"directed_link_count", result.links.size()},
           {"mean_utilisation_ratio", result.links.empty() ? Json(nullptr) : real(sum / n)},
           {"hottest", std::move(top)}};
+}
+
+Json load_balance(const Result& result) {
+  Json list = Json::array();
+  for (const TierLoad& load : result.tier_loads) {
+    Json row = {{"tier", text(load.tier)},
+                {"direction", text(load.direction)},
+                {"link_count", load.links},
+                {"used_link_count", load.used},
+                {"payload_bytes", static_cast<int64_t>(load.bytes.total)}};
+    const auto add = [&](const std::string& what, const TierLoad::Spread& s) {
+      const bool any = s.total > 0;
+      const bool groups = !s.group.empty();
+      row[what + "_max_to_mean_ratio"] = any ? real(s.max_to_mean) : Json(nullptr);
+      row[what + "_skew_ratio"] = any ? real(s.skew) : Json(nullptr);
+      row[what + "_parallel_mean_ratio"] = groups ? real(s.group_mean) : Json(nullptr);
+      row[what + "_parallel_worst_ratio"] = groups ? real(s.group_max) : Json(nullptr);
+      row[what + "_parallel_worst"] = groups ? text(s.group) : Json(nullptr);
+    };
+    add("bytes", load.bytes);
+    add("queue_pairs", load.queue_pairs);
+    list.push_back(std::move(row));
+  }
+  return list;
+}
+
+Json nics(const Result& result) {
+  NicRecord sum;
+  for (const NicRecord& n : result.seen.nics) {
+    sum.out_of_sequence += n.out_of_sequence;
+    sum.ack_timeouts += n.ack_timeouts;
+    sum.nacks_sent += n.nacks_sent;
+    sum.nacks_received += n.nacks_received;
+    sum.cnps_sent += n.cnps_sent;
+    sum.cnps_received += n.cnps_received;
+    sum.pauses_sent += n.pauses_sent;
+    sum.pauses_received += n.pauses_received;
+    sum.link_downs += n.link_downs;
+    sum.receive_buffer_peak_bytes =
+        std::max(sum.receive_buffer_peak_bytes, n.receive_buffer_peak_bytes);
+  }
+  return {{"port_count", result.seen.nics.size()},
+          {"out_of_sequence_count", sum.out_of_sequence},
+          {"ack_timeout_count", sum.ack_timeouts},
+          {"nacks_sent_count", sum.nacks_sent},
+          {"nacks_received_count", sum.nacks_received},
+          {"cnps_sent_count", sum.cnps_sent},
+          {"cnps_received_count", sum.cnps_received},
+          {"pauses_sent_count", sum.pauses_sent},
+          {"pauses_received_count", sum.pauses_received},
+          {"link_down_count", sum.link_downs},
+          {"receive_buffer_peak_bytes", sum.receive_buffer_peak_bytes}};
+}
+
+Json buffers(const Result& result) {
+  Json pools = Json::array();
+  for (const size_t i : report::fullest_switches(result, 20)) {
+    const SwitchRecord& s = result.seen.switches[i];
+    pools.push_back({{"switch", text(s.name)},
+                     {"pool_bytes", s.pool_bytes},
+                     {"pool_peak_bytes", s.pool_peak_bytes},
+                     {"pool_peak_ratio", real(report::pool_ratio(s))}});
+  }
+  Json headrooms = Json::array();
+  for (const size_t i : report::fullest_headrooms(result, 20)) {
+    const HeadroomRecord& h = result.seen.headrooms[i];
+    const LinkRecord& link = result.links.at(h.link);
+    headrooms.push_back({{"switch", text(link.to)},
+                         {"from", text(link.from)},
+                         {"class", h.traffic_class},
+                         {"headroom_bytes", h.headroom_bytes},
+                         {"peak_bytes", h.peak_bytes}});
+  }
+  return {{"switch_count", result.seen.switches.size()},
+          {"fullest_pools", std::move(pools)},
+          {"used_headroom_count", result.seen.headrooms.size()},
+          {"fullest_headrooms", std::move(headrooms)}};
+}
+
+/// What only telemetry that was asked for adds.
+void telemetry(const Result& result, Json& doc) {
+  const QpSeries& qps = result.seen.qp_series;
+  if (qps.window > Time()) {
+    size_t rows = 0;
+    for (const auto& qp : qps.qps) rows += qp.size();
+    doc["qp_series"] = {{"window_ns", exact(qps.window)},
+                        {"asked_window_ns", exact(qps.asked)},
+                        {"queue_pair_count", qps.qps.size()},
+                        {"row_count", rows}};
+  }
+  const PacketSamples& samples = result.seen.samples;
+  if (samples.asked_q32 > 0) {
+    constexpr double kOne = 4294967296.0;
+    size_t delivered = 0, lost = 0;
+    for (const PacketSample& s : samples.packets) {
+      delivered += s.fate == PacketSample::Fate::delivered ? 1 : 0;
+      lost += s.fate == PacketSample::Fate::lost ? 1 : 0;
+    }
+    Json tiers = Json::array();
+    for (const TierQueueing& t : result.tier_queueing) {
+      tiers.push_back({{"tier", text(t.tier)},
+                       {"direction", text(t.direction)},
+                       {"count", t.count},
+                       {"p50_ns", exact(t.p50)},
+                       {"p99_ns", exact(t.p99)},
+                       {"max_ns", exact(t.max)}});
+    }
+    doc["packet_samples"] = {{"ratio", real(static_cast<double>(samples.ratio_q32) / kOne)},
+                             {"asked_ratio", real(static_cast<double>(samples.asked_q32) / kOne)},
+                             {"packet_count", samples.packets.size()},
+                             {"delivered_count", delivered},
+                             {"lost_count", lost},
+                             {"queueing", std::move(tiers)}};
+  }
+  if (result.seen.flows.asked) {
+    doc["switch_flows"] = {{"row_count", result.seen.flows.rows.size()}};
+  }
 }
 
 Json checks(const Result& result) {
@@ -283,6 +402,10 @@ std::string result_json(const Result& result) {
                           {"asked_window_ns", exact(result.link_series.asked)},
                           {"row_count", rows}};
   }
+  doc["load_balance"] = load_balance(result);
+  doc["nics"] = !result.seen.nics.empty() ? nics(result) : Json(nullptr);
+  doc["buffers"] = !result.seen.switches.empty() ? buffers(result) : Json(nullptr);
+  telemetry(result, doc);
   doc["checks"] = checks(result);
   Json& settings = doc["settings"] = Json::object();
   for (const auto& [key, value] : result.settings) settings[report::valid_utf8(key)] = text(value);

@@ -28,6 +28,16 @@ void write_link_series_csv(const Result& result, const std::string& path);
 /// One row per PFC pause, see PauseRow. Written piece by piece.
 void write_pauses_csv(const Result& result, const std::string& path);
 
+/// One row per NIC port, per switch, and per ingress port and class that used headroom.
+std::string nics_csv(const Result& result);
+std::string switches_csv(const Result& result);
+std::string headroom_csv(const Result& result);
+/// One row per window of a queue pair, see QpSeries; per link of a followed packet, see
+/// PacketSample; per flow in a switch, see SwitchFlowRecord. Written piece by piece.
+void write_qps_csv(const Result& result, const std::string& path);
+void write_packets_csv(const Result& result, const std::string& path);
+void write_switch_flows_csv(const Result& result, const std::string& path);
+
 /// Bounds of a Perfetto trace.
 struct PerfettoLimits {
   size_t arrows = 100'000;    ///< transfers drawn as arrows, the slowest first
@@ -43,9 +53,9 @@ std::string report_html(const Result& result);
 std::string summary_text(const Result& result);
 
 /// Writes result.json, flows.csv, collectives.csv, links.csv, ranks.csv and report.html into
-/// `dir`, which is created, and link_series.csv, pauses.csv and trace.json.gz where they were asked
-/// for. Files
-/// that would be empty (no collective ran) are not written.
+/// `dir`, which is created, nics.csv, switches.csv and headroom.csv of a simulation of packets, and
+/// the time series, pauses, packets, flows of switches and trace.json.gz where they were asked for.
+/// Files that would be empty (no collective ran) are not written.
 void write_all(const Result& result, const std::string& dir);
 
 }  // namespace trainyard

@@ -11,6 +11,7 @@
 
 #include "memo/fast_path_stats.h"
 #include "sim/fabric.h"
+#include "sim/observations.h"
 #include "sim/op_graph.h"
 #include "sim/records.h"
 #include "sim/units.h"
@@ -78,8 +79,11 @@ struct Result {
   std::vector<std::string> flow_owner;  ///< TransferRecord::owner -> label, e.g. "all-reduce #3"
   std::vector<std::string> endpoint_names;  ///< rank -> node name
   std::vector<LinkRecord> links;
-  LinkSeries link_series;   ///< in the order of `links`; empty when not asked for
-  std::vector<Span> spans;  ///< for the timeline; may be thinned, see spans_dropped
+  LinkSeries link_series;  ///< in the order of `links`; empty when not asked for
+  std::vector<TierLoad> tier_loads;
+  Observations seen;                        ///< links are rows of `links`
+  std::vector<TierQueueing> tier_queueing;  ///< of seen.samples
+  std::vector<Span> spans;                  ///< for the timeline; may be thinned, see spans_dropped
   uint64_t spans_dropped = 0;
   bool perfetto = false;                                      ///< write trace.json.gz
   std::vector<std::pair<std::string, std::string>> settings;  ///< resolved scenario: key -> value

@@ -239,6 +239,41 @@ void links(const Result& result, std::string& out) {
   table(head, std::move(rows), out);
 }
 
+void balance(const Result& result, std::string& out) {
+  const auto tiers = report::balanced_tiers(result);
+  const auto fullest = report::fullest_switches(result, 1);
+  const bool buffers = !fullest.empty() && result.seen.switches[fullest[0]].pool_peak_bytes > 0;
+  if (tiers.empty() && !buffers && result.tier_queueing.empty()) return;
+  out += "\nBalance and buffers\n";
+  constexpr size_t kTop = 6;
+  for (size_t i = 0; i < std::min(kTop, tiers.size()); ++i) {
+    const TierLoad& t = *tiers[i];
+    std::string line = fmt::format("busiest link {:.2f} x the mean by bytes", t.bytes.max_to_mean);
+    if (t.queue_pairs.total > 0) {
+      line += fmt::format(", {:.2f} x by queue pairs", t.queue_pairs.max_to_mean);
+    }
+    line += fmt::format("; of parallel links {:.2f} x ({})", t.bytes.group_max,
+                        printable(t.bytes.group));
+    figure(printable(t.tier) + " " + t.direction, line, out);
+  }
+  if (buffers) {
+    const SwitchRecord& s = result.seen.switches[fullest[0]];
+    figure("fullest switch",
+           fmt::format("{}: {} of its {} of shared buffer ({} %)", printable(s.name),
+                       report::volume(static_cast<uint64_t>(s.pool_peak_bytes)),
+                       report::volume(static_cast<uint64_t>(s.pool_bytes)),
+                       report::percent(report::pool_ratio(s))),
+           out);
+  }
+  for (const TierQueueing& t : result.tier_queueing) {
+    figure("queued, " + (t.direction.empty() ? t.tier : printable(t.tier) + " " + t.direction),
+           fmt::format("p50 {}, p99 {}, max {} of {} followed", print_time(t.p50, 4),
+                       print_time(t.p99, 4), print_time(t.max, 4),
+                       report::counted(t.count, "packet", "packets")),
+           out);
+  }
+}
+
 void fast_path(const Result& result, std::string& out) {
   const FastPathStats& f = *result.fast_path;
   out += "\nFast path (exact)\n";
@@ -297,6 +332,7 @@ std::string summary_text(const Result& result) {
   faults(result, out);
   collectives(result, out);
   links(result, out);
+  balance(result, out);
 
   if (result.fast_path) fast_path(result, out);
 

@@ -138,6 +138,16 @@ void write_all(const Result& result, const std::string& dir) {
     write_pauses_csv(result, pauses);
   else
     remove_stale(pauses);
+  const auto asked = [&](bool wanted, const char* name, auto* write) {
+    const std::string path = (folder / name).string();
+    if (wanted)
+      write(result, path);
+    else
+      remove_stale(path);
+  };
+  asked(result.seen.qp_series.window > Time(), "qps.csv", write_qps_csv);
+  asked(result.seen.samples.asked_q32 > 0, "packets.csv", write_packets_csv);
+  asked(result.seen.flows.asked, "switch_flows.csv", write_switch_flows_csv);
   if (result.perfetto)
     write_perfetto(result, trace);
   else
@@ -149,6 +159,9 @@ void write_all(const Result& result, const std::string& dir) {
       {"background.csv", result.background.empty() ? "" : background_csv(result)},
       {"collectives.csv", result.collectives.empty() ? "" : collectives_csv(result)},
       {"links.csv", result.links.empty() ? "" : links_csv(result)},
+      {"nics.csv", nics_csv(result)},
+      {"switches.csv", switches_csv(result)},
+      {"headroom.csv", headroom_csv(result)},
       {"ranks.csv", result.rank_times.empty() ? "" : ranks_csv(result)},
       {"report.html", report_html(result)},
       {"result.json", result_json(result)}};

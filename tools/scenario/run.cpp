@@ -13,6 +13,7 @@
 #include "network/engine.h"
 #include "network/packet/packet_fabric.h"
 #include "network/staged_fabric.h"
+#include "network/tier_stats.h"
 #include "sim/registry.h"
 #include "sim/timeline.h"
 #include "tools/scenario/training_figures.h"
@@ -183,14 +184,31 @@ void add_pauses(const std::vector<PauseRecord>& pauses, const Topology& topology
   }
 }
 
+void add_observations(Observations seen, const Topology& topology, Result& r) {
+  r.tier_queueing = tier_queueing(topology, r.links, seen.samples);
+  const QpSeries& qps = seen.qp_series;
+  if (qps.window != qps.asked) {
+    r.warnings.push_back("output.telemetry.qp: windows of " + print_time(qps.asked) +
+                         " would give more than " + std::to_string(QpTelemetry::kMostRows) +
+                         " rows; they are " + print_time(qps.window) + " long instead");
+  }
+  if (seen.samples.ratio_q32 != seen.samples.asked_q32) {
+    r.warnings.push_back("output.telemetry.packets: the share asked for would give more than " +
+                         std::to_string(PacketTracer::kMostHops) + " hops; 1 of " +
+                         std::to_string(seen.samples.asked_q32 / seen.samples.ratio_q32) +
+                         " of those packets is kept instead");
+  }
+  r.seen = std::move(seen);
+}
+
 /// Why the fast path cannot be taken; empty: it can.
 std::string fast_path_obstacle(const Scenario& s, const PacketConfig& config,
                                const RunHooks& hooks) {
   if (s.engine.kind != "packet") return "the " + s.engine.kind + " engine needs none";
   if (const auto why = fast_path_declines(config)) return *why;
   if (!s.faults.empty()) return "faults";
-  if (hooks.rates != nullptr || s.link_window > Time() || s.pauses) {
-    return "time series of rates, links or pauses are asked for";
+  if (hooks.rates != nullptr || s.link_window > Time() || s.pauses || s.observe.any()) {
+    return "telemetry is asked for";
   }
   return "";
 }
@@ -547,6 +565,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   if (packet != nullptr) {
     packet->record_rates(hooks.rates);
     if (s.link_window > Time()) packet->record_links(s.link_window);
+    packet->observe(s.observe);
   }
   const auto entries = collective_entries(s);
   const bool collectives = !entries.empty();
@@ -637,6 +656,8 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   r.totals = fabric.totals();
   if (domains != nullptr) r.fast_path = domains->stats();
   r.links = fabric.links();
+  r.tier_loads = tier_loads(topology, r.links);
+  if (packet != nullptr) add_observations(packet->take_observations(), topology, r);
   add_pauses(pauses, topology, s.pauses, r);
   r.perfetto = s.perfetto;
   if (packet != nullptr) r.link_series = packet->take_link_series();

@@ -2,6 +2,7 @@
 #include "tools/scenario/scenario.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -881,12 +882,32 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
     throw UserError(pauses.origin("pauses").pos, "the " + s.engine.kind + " engine has no pauses",
                     "remove output.telemetry.pauses or use 'simulation: {engine: packet}'");
   }
-  telemetry.refuse("qp");
+  const Params qp = telemetry.one(scenario_key("output.telemetry.qp"));
+  if (!qp.is_word("qp", "off")) s.observe.qp_window = qp.time("qp");
+  const Params packets = telemetry.one(scenario_key("output.telemetry.packets"));
+  if (!packets.is_word("packets", "off")) {
+    s.observe.sample_q32 =
+        static_cast<uint64_t>(std::llround(std::ldexp(packets.real("packets"), 32)));
+  }
+  const Params switch_flows = telemetry.one(scenario_key("output.telemetry.flows"));
+  s.observe.flows = switch_flows.boolean("flows");
+  s.observe.seed = s.seed;
+  if (s.observe.any() && s.engine.kind != "packet") {
+    const char* key = s.observe.qp_window > Time() ? "qp"
+                      : s.observe.sample_q32 > 0   ? "packets"
+                                                   : "flows";
+    throw UserError(
+        telemetry.key_pos(key), "the " + s.engine.kind + " engine has no packets",
+        std::string("remove output.telemetry.") + key + " or use 'simulation: {engine: packet}'");
+  }
   telemetry.finish();
   output.finish();
   list_settings(s, "output.", trace);
   list_settings(s, "output.telemetry.", windows);
   list_settings(s, "output.telemetry.", pauses);
+  list_settings(s, "output.telemetry.", qp);
+  list_settings(s, "output.telemetry.", packets);
+  list_settings(s, "output.telemetry.", switch_flows);
   b.finish();
 
   if (!s.has_workload() && s.traffic.empty() && !overrides.fabric_only) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "network/packet/config.h"
+#include "network/packet/observe.h"
 #include "network/topology.h"
 #include "sim/compute_model.h"
 #include "sim/params.h"
@@ -83,9 +84,10 @@ struct Scenario {
   ModelChoice compute;  ///< kind "auto" is settled when the trace is read
 
   std::string output_dir;
-  bool perfetto = false;  ///< output.trace
-  Time link_window;       ///< output.telemetry.links; zero: off
-  bool pauses = false;    ///< output.telemetry.pauses
+  bool perfetto = false;   ///< output.trace
+  Time link_window;        ///< output.telemetry.links; zero: off
+  bool pauses = false;     ///< output.telemetry.pauses
+  ObserveOptions observe;  ///< output.telemetry.qp, packets, flows
   /// key -> "value    (origin)" for reports, in the order of the grammar.
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<Setting> resolved;  ///< the same, origin kept apart
