@@ -12,6 +12,7 @@
 #include "network/engine.h"
 #include "network/packet/packet_fabric.h"
 #include "network/staged_fabric.h"
+#include "network/topology_select.h"
 #include "sim/registry.h"
 #include "sim/timeline.h"
 #include "tools/scenario/wiring.h"
@@ -352,8 +353,12 @@ Topology build_topology(const Scenario& s, uint32_t ranks) {
                               " GPUs; raise cluster.nodes or leave it out"
                         : "use a larger topology");
   }
+  for (const RiskGroup& g : s.risk_groups) t.add_risk_group(g.name, g.members);
   apply_wiring(t, s);
   apply_placement(t, s, ranks);
+  for (const RiskGroup& g : s.risk_groups) {
+    for (const std::string& member : g.members) (void)select_links(t, member, g.pos);
+  }
   return t;
 }
 
@@ -443,7 +448,7 @@ std::vector<Flow> build_flows(const Scenario& s, uint32_t ranks) {
 PacketConfig packet_config(const Scenario& s) {
   return make_packet_config({s.transport.params, s.congestion.kind, s.congestion.params,
                              s.ecmp.kind, s.ecmp.params, s.buffer.params, s.pfc.params,
-                             s.ecn.params, s.seed, s.ecmp.pos});
+                             s.ecn.params, s.seed, s.ecmp.pos, s.pinned});
 }
 
 Result run_scenario(const Scenario& s, const RunHooks& hooks) {
