@@ -149,7 +149,7 @@ bool PacketDomain::is_lost(Port& p, const Packet& packet) {
 }
 
 /// Counts a packet for the faults that lose every n-th one.
-bool PacketDomain::is_nth(const Port& p, const Packet& packet) {
+[[gnu::noinline]] bool PacketDomain::is_nth(const Port& p, const Packet& packet) {
   const auto pi = static_cast<uint32_t>(&p - ports_.data());
   bool lost = false;
   for (NthDrop& d : drops_) {
@@ -534,6 +534,30 @@ void PacketDomain::fill_data(uint32_t k, uint32_t qi, int64_t seq, uint32_t stat
   }
 }
 
+/// The next packet of a queue pair, which has one.
+[[gnu::always_inline]] inline uint32_t PacketDomain::send_next(uint32_t qi) {
+  QueuePair& q = qps_[qi];
+  const uint32_t k = new_packet();
+  const uint32_t state = q.send_transfer;
+  fill_data(k, qi, q.next, state);
+  if (q.next < q.high_water) {
+    ++records_[states_[state].record].retransmitted;
+    ++totals_.retransmitted;
+  }
+  const Packet& packet = packets_[k];
+  q.next += selective() ? config_.payload : packet.wire - config_.header;
+  q.high_water = std::max(q.high_water, q.next);
+  if (q.next == states_[state].end) {
+    q.send_transfer = states_[state].next;
+    if (q.next == q.posted && !(selective() && !selective_[qi].repeat.empty())) deactivate(qi);
+  }
+  if (config_.dcqcn.byte_counter != 0 && config_.congestion == CongestionControl::dcqcn &&
+      q.controlled && dcqcn_[qi].sent(config_.dcqcn, packet.wire)) {
+    set_rate(qi, dcqcn_[qi].rate(), dcqcn_[qi].target(), false);
+  }
+  return k;
+}
+
 uint32_t PacketDomain::take_from_nic(uint32_t pi) {
   Port& p = ports_[pi];
   bool all_paused = true;
@@ -592,30 +616,6 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
   return kNil;
 }
 
-/// The next packet of a queue pair, which has one.
-uint32_t PacketDomain::send_next(uint32_t qi) {
-  QueuePair& q = qps_[qi];
-  const uint32_t k = new_packet();
-  const uint32_t state = q.send_transfer;
-  fill_data(k, qi, q.next, state);
-  if (q.next < q.high_water) {
-    ++records_[states_[state].record].retransmitted;
-    ++totals_.retransmitted;
-  }
-  const Packet& packet = packets_[k];
-  q.next += selective() ? config_.payload : packet.wire - config_.header;
-  q.high_water = std::max(q.high_water, q.next);
-  if (q.next == states_[state].end) {
-    q.send_transfer = states_[state].next;
-    if (q.next == q.posted && !(selective() && !selective_[qi].repeat.empty())) deactivate(qi);
-  }
-  if (config_.dcqcn.byte_counter != 0 && config_.congestion == CongestionControl::dcqcn &&
-      q.controlled && dcqcn_[qi].sent(config_.dcqcn, packet.wire)) {
-    set_rate(qi, dcqcn_[qi].rate(), dcqcn_[qi].target(), false);
-  }
-  return k;
-}
-
 /// A queue pair has become active, or has another send time.
 void PacketDomain::pace(Sender& s, uint32_t qi) {
   const int64_t at = qps_[qi].next_send;
@@ -654,8 +654,8 @@ uint32_t PacketDomain::take_paced(uint32_t pi) {
     const uint32_t qi = s.due[at];
     const QueuePair& q = qps_[qi];
     if (q.next_send > now_) {
-      // HPCC moved it; it is in `later`, too.
       s.due.erase(s.due.begin() + static_cast<std::ptrdiff_t>(at));
+      pace(s, qi);
       continue;
     }
     if ((classes_ > 1 && lane(pi, q.traffic_class).paused) || q.next == q.posted ||
@@ -664,9 +664,12 @@ uint32_t PacketDomain::take_paced(uint32_t pi) {
       continue;
     }
     s.last_served = qi;
-    s.due.erase(s.due.begin() + static_cast<std::ptrdiff_t>(at));
     const uint32_t k = send_next(qi);
-    if (q.is_active && s.paced) pace(s, qi);
+    // At line rate its time has come when the port is free again.
+    if (q.rate < q.line && q.is_active) {
+      s.due.erase(s.due.begin() + static_cast<std::ptrdiff_t>(at));
+      pace(s, qi);
+    }
     return k;
   }
   int64_t soonest = kNever;

@@ -223,8 +223,9 @@ class PacketDomain {
     std::vector<uint32_t> active;  // queue pairs with unsent data, ascending
     uint32_t last_served = kNil;
     uint32_t port = kNil;
-    // With many of them, which may go: every active one is in `due` (its pace allows it as of the
-    // last look; ascending) or in `later`, a heap of send times in which old entries stay behind.
+    // With many of them, which may go: every active one is in `due` (ascending; its pace allows it,
+    // or will when the port is free) or in `later`, a heap of send times in which old entries stay
+    // behind.
     bool paced = false;
     std::vector<uint32_t> due;
     std::vector<std::pair<int64_t, uint32_t>> later;
