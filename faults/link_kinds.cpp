@@ -141,8 +141,12 @@ void link_ber(const FaultRequest& r, const Params& p, StepFaults& faults) {
 void link_drop(const FaultRequest& r, const Params& p, StepFaults& faults) {
   using K = FabricChange;
   static const std::map<std::string, uint8_t> kKinds = {
-      {"data", K::data}, {"acks", K::acks},     {"nacks", K::nacks},
-      {"cnps", K::cnps}, {"pauses", K::pauses}, {"resumes", K::resumes},
+      {"data", K::data},
+      {"acks", K::acks},
+      {"nacks", K::nacks},
+      {"cnps", K::cnps},
+      {"pauses", K::pauses},
+      {"resumes", K::resumes},
       {"all", K::data | K::acks | K::nacks | K::cnps}};
   const FaultSpan span = fault_span(p);
   const auto& where = fault_where(r, p);
@@ -151,9 +155,9 @@ void link_drop(const FaultRequest& r, const Params& p, StepFaults& faults) {
   for (const uint32_t link : links) {
     faults.cable_drops(link, span.from, span.until, every, kKinds.at(p.text("packets")));
   }
-  faults.report({span.from, span.until, "link-drop", cables_name(r.topology, where, links),
-                 "each direction loses every " + p.text("every") + "th packet (" +
-                     p.text("packets") + ")"});
+  faults.report(
+      {span.from, span.until, "link-drop", cables_name(r.topology, where, links),
+       "each direction loses every " + p.text("every") + "th packet (" + p.text("packets") + ")"});
 }
 
 void switch_down(const FaultRequest& r, const Params& p, StepFaults& faults) {

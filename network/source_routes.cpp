@@ -87,8 +87,8 @@ std::vector<PinnedRoute> read_pinned_routes(const std::string& file, const Sourc
     PinnedRoute r;
     r.pos = {file, line_number};
     if (cells.size() != 4) {
-      throw UserError(r.pos, "a route has four columns, this row has " +
-                                 std::to_string(cells.size()),
+      throw UserError(r.pos,
+                      "a route has four columns, this row has " + std::to_string(cells.size()),
                       "write from,to,qp,via: node0.gpu0,node4.gpu0,,spine2");
     }
     r.from = cells[0];
@@ -135,10 +135,10 @@ SourceRoutes::SourceRoutes(const Topology& topology, const RoutingConfig& routin
       if (name.rfind("link(", 0) == 0 || name.find(":port") != std::string::npos) {
         const auto links = select_links(topology, name, r.pos);
         if (links.size() != 1) {
-          throw UserError(r.pos,
-                          "'" + name + "' names " + std::to_string(links.size()) +
-                              " cables, a route takes one",
-                          "name it by its port: leaf0:port4");
+          throw UserError(
+              r.pos,
+              "'" + name + "' names " + std::to_string(links.size()) + " cables, a route takes one",
+              "name it by its port: leaf0:port4");
         }
         w.link = links[0];
       } else {
@@ -167,7 +167,8 @@ SourceRoutes::SourceRoutes(const Topology& topology, const RoutingConfig& routin
       }
     }
     if (checked == 0) {
-      throw UserError(r.pos, "the route from '" + r.from + "' to '" + r.to + "' joins no two hosts");
+      throw UserError(r.pos,
+                      "the route from '" + r.from + "' to '" + r.to + "' joins no two hosts");
     }
   }
 }
@@ -275,8 +276,7 @@ uint64_t SourceRoutes::choose(Routing& routing, const FlowTuple& tuple, uint32_t
   // matter.
   uint64_t best = 0;
   uint64_t least = UINT64_MAX;
-  const uint64_t n =
-      std::min(kMostCompared, routing.count_paths(tuple.src_node, tuple.dst_node));
+  const uint64_t n = std::min(kMostCompared, routing.count_paths(tuple.src_node, tuple.dst_node));
   for (uint64_t i = 0; i < n; ++i) {
     path.clear();
     routing.path_by_number(tuple, i, path);

@@ -29,10 +29,11 @@ enum class RouteRule : uint8_t {
 
 /// A route for queue pairs from some hosts to some hosts.
 struct PinnedRoute {
-  std::string from, to;          ///< hosts, as in network/topology_select.h
-  int64_t qp = -1;               ///< the n-th queue pair of two ranks; -1: all
-  std::vector<std::string> via;  ///< switches or cables on the way, in order; shortest paths between
-  int64_t path = -1;             ///< or the number of an equal shortest path
+  std::string from, to;  ///< hosts, as in network/topology_select.h
+  int64_t qp = -1;       ///< the n-th queue pair of two ranks; -1: all
+  std::vector<std::string>
+      via;            ///< switches or cables on the way, in order; shortest paths between
+  int64_t path = -1;  ///< or the number of an equal shortest path
   SourcePos pos;
 };
 

@@ -128,11 +128,9 @@ namespace {
 const std::string kGroup = "group:";
 
 /// What the members of a group name, each once.
-std::vector<uint32_t> select_group(const Topology& t, const std::string& pattern,
-                                   const SourcePos& pos,
-                                   std::vector<uint32_t> (*select)(const Topology&,
-                                                                   const std::string&,
-                                                                   const SourcePos&)) {
+std::vector<uint32_t> select_group(
+    const Topology& t, const std::string& pattern, const SourcePos& pos,
+    std::vector<uint32_t> (*select)(const Topology&, const std::string&, const SourcePos&)) {
   const auto& groups = t.risk_groups();
   const auto group = groups.find(pattern.substr(kGroup.size()));
   if (group == groups.end()) {

@@ -117,7 +117,8 @@ const std::vector<ParamSpec>& transport_params() {
        "0ns",
        "1s",
        {},
-       "from the last byte of a message in the NIC until the host sees it (PCIe, completion queue); "
+       "from the last byte of a message in the NIC until the host sees it (PCIe, completion "
+       "queue); "
        "ACKs leave the NIC before",
        "B: M1, network and host processing apart; no delay is assumed"},
       {"receive_rate",

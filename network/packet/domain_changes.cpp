@@ -62,9 +62,8 @@ void PacketDomain::on_change(uint32_t index) {
       return;
     case What::link_drops:
       for (uint32_t port = even; port < even + 2; ++port) {
-        std::erase_if(drops_, [&](const NthDrop& d) {
-          return d.port == port && d.kinds == change.kinds;
-        });
+        std::erase_if(drops_,
+                      [&](const NthDrop& d) { return d.port == port && d.kinds == change.kinds; });
         if (change.value_q32 > 0) drops_.push_back({port, change.kinds, change.value_q32, 0});
         Port& p = ports_[port];
         p.drops_nth = std::any_of(drops_.begin(), drops_.end(),

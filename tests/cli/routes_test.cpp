@@ -12,8 +12,8 @@ std::string clos(const std::string& fabric, const std::string& transport = {}) {
          "  topology: {kind: leaf-spine, leaf_radix: 8, nic: {rate: 100Gbps},\n"
          "             scale_up: {kind: none}}\n"
          "  transport: {retransmit_timeout: 500us, nack_interval: 10us" +
-         (transport.empty() ? ", load_balancing: {convergence: 100us}" : ", " + transport) +
-         "}\n" + fabric + "traffic: [{pattern: permutation, shift: 4, size: 1MB}]\n";
+         (transport.empty() ? ", load_balancing: {convergence: 100us}" : ", " + transport) + "}\n" +
+         fabric + "traffic: [{pattern: permutation, shift: 4, size: 1MB}]\n";
 }
 
 class RoutesCli : public CliTest {
@@ -38,8 +38,7 @@ TEST_F(RoutesCli, AFileOfRoutes) {
   const std::string text =
       clos("", "load_balancing: {kind: pinned, routes: routes.csv, rest: round-robin}");
   for (const char* engine : {"packet", "flow", "analytic"}) {
-    const Outcome o =
-        run(engine, text, {"--set", std::string("simulation.engine=") + engine});
+    const Outcome o = run(engine, text, {"--set", std::string("simulation.engine=") + engine});
     ASSERT_EQ(o.code, 0) << o.err;
     int used = 0;
     for (const auto& row : read_csv(dir_ / engine / "links.csv")) {
@@ -76,10 +75,9 @@ TEST_F(RoutesCli, RoutesThatCannotBe) {
 // One fault on a group is the faults on its members. Brackets keep the comma of link(a,b).
 TEST_F(RoutesCli, AGroupFailsAsOne) {
   const std::string fault = ", at: 20us, kind: link-down, for: 500us}\n";
-  const Outcome both =
-      run("group", clos("  risk_groups: {optic: [leaf0:port4, leaf1:port5], all: "
-                        "[link(leaf0,spine0)]}\n") +
-                       "faults:\n  - {where: 'group:optic'" + fault);
+  const Outcome both = run("group", clos("  risk_groups: {optic: [leaf0:port4, leaf1:port5], all: "
+                                         "[link(leaf0,spine0)]}\n") +
+                                        "faults:\n  - {where: 'group:optic'" + fault);
   ASSERT_EQ(both.code, 0) << both.err;
   const Outcome apart = run("apart", clos("") + "faults:\n  - {where: 'leaf0:port4'" + fault +
                                          "  - {where: 'leaf1:port5'" + fault);
@@ -94,8 +92,8 @@ TEST_F(RoutesCli, GroupsThatCannotBe) {
   const auto with = [&](const std::string& groups, const std::string& fault) {
     return clos("  risk_groups: " + groups + "\n") + "faults:\n  - {" + fault + "}\n";
   };
-  expect_error(run("a", with("{g: [leaf0:port4, leaf9:port1]}", "kind: link-down, where: leaf0")), 2,
-               {"a.yaml:6", "'leaf9:port1' matches nothing"});
+  expect_error(run("a", with("{g: [leaf0:port4, leaf9:port1]}", "kind: link-down, where: leaf0")),
+               2, {"a.yaml:6", "'leaf9:port1' matches nothing"});
   expect_error(run("b", with("{g: [leaf0:port4]}", "kind: link-down, where: 'group:h'")), 2,
                {"b.yaml:9", "'group:h' names no shared-risk group", "known: g"});
   expect_error(run("c", with("{g: []}", "kind: link-down, where: leaf0")), 2,
@@ -110,8 +108,8 @@ TEST_F(RoutesCli, GroupsThatCannotBe) {
 
 // Every 100th data packet of a cable, and the run carries every byte all the same.
 TEST_F(RoutesCli, EveryNthPacketIsLost) {
-  const Outcome o = run("drop", clos("") +
-                                    "faults: [{kind: link-drop, where: node0.nic0, every: 100}]\n");
+  const Outcome o =
+      run("drop", clos("") + "faults: [{kind: link-drop, where: node0.nic0, every: 100}]\n");
   ASSERT_EQ(o.code, 0) << o.err;
   const auto totals = result("drop")["totals"];
   uint64_t sent = 0, dropped = 0;
@@ -123,8 +121,8 @@ TEST_F(RoutesCli, EveryNthPacketIsLost) {
   EXPECT_GE(dropped, 4U);  // 245 packets each way, and repeats
   EXPECT_LE(dropped, sent / 100);
   EXPECT_EQ(totals["payload_bytes"], 8'000'000);
-  const Outcome pauses = run("pauses", clos("") +
-                                           "faults: [{kind: link-drop, where: node0.nic0, every: 0}]\n");
+  const Outcome pauses =
+      run("pauses", clos("") + "faults: [{kind: link-drop, where: node0.nic0, every: 0}]\n");
   expect_error(pauses, 2, {"every"});
 }
 

@@ -196,9 +196,8 @@ class Scenario {
 
 /// HPCC ns-3's sizes: 1000 B payload, 48 B header, 60 B ACK.
 inline Scenario hpcc_sizes() {
-  return Scenario({{"transport.payload", "1000B"},
-                {"transport.header", "48B"},
-                {"transport.ack_size", "60B"}});
+  return Scenario(
+      {{"transport.payload", "1000B"}, {"transport.header", "48B"}, {"transport.ack_size", "60B"}});
 }
 
 /// Packets of 1000 B without a header, timeouts of 100 us: figures that can be counted by hand.
@@ -298,7 +297,9 @@ inline Outcome run(const Topology& topology, const PacketConfig& config,
 }
 
 /// Flow completion time up to the last ACK.
-inline int64_t fct_ps(const TransferRecord& r) { return (r.acknowledged - r.start).ps(); }
+inline int64_t fct_ps(const TransferRecord& r) {
+  return (r.acknowledged - r.start).ps();
+}
 
 inline const LinkRecord& link_between(const Outcome& o, const std::string& from,
                                       const std::string& to) {

@@ -61,7 +61,8 @@ TEST(Pauses, QuantaExpireAndRefreshToThePicosecond) {
                          Row{8 * kUs, 18 * kUs, 15'360'000, FabricChange::resumes, 1},
                          Row{12 * kUs, 15 * kUs, 12 * kUs, FabricChange::pauses, 2}}) {
     const Topology t = star(2);
-    PacketFabric fabric(t, unmarked({{"pfc.pause", "quanta"}, {"pfc.pause_quanta", "2000"}}).make());
+    PacketFabric fabric(t,
+                        unmarked({{"pfc.pause", "quanta"}, {"pfc.pause_quanta", "2000"}}).make());
     std::vector<PauseRecord> pauses;
     fabric.record_pauses(&pauses);
     fabric.schedule(change(Kind::storm_on, 1, 10 * kUs));
@@ -97,10 +98,10 @@ TEST(Pauses, ALostResumeStopsALinkForEverWithoutQuanta) {
   for (const char* pause : {"until-resume", "quanta"}) {
     const Topology t = star(5);
     PacketFabric fabric(t, unmarked({{"pfc.mode", "static"},
-                                 {"pfc.xoff", "20KB"},
-                                 {"pfc.pause", pause},
-                                 {"pfc.pause_quanta", "2000"},
-                                 {"transport.retry_limit", "5"}})
+                                     {"pfc.xoff", "20KB"},
+                                     {"pfc.pause", pause},
+                                     {"pfc.pause_quanta", "2000"},
+                                     {"transport.retry_limit", "5"}})
                                .make());
     // From before the first resume to long after the last.
     lose(fabric, 0, 0, 10'000 * kUs, FabricChange::resumes);
@@ -129,9 +130,9 @@ TEST(Pauses, WatchdogDropsOrForwardsAndRestores) {
   for (const char* action : {"drop", "forward"}) {
     const Topology t = star(3);
     PacketFabric fabric(t, unmarked({{"pfc.watchdog", "50us"},
-                                 {"pfc.watchdog_action", action},
-                                 {"pfc.watchdog_restore", "30us"},
-                                 {"transport.window", "20000B"}})
+                                     {"pfc.watchdog_action", action},
+                                     {"pfc.watchdog_restore", "30us"},
+                                     {"transport.window", "20000B"}})
                                .make());
     fabric.schedule(change(Kind::storm_on, 1, 20 * kUs));
     fabric.schedule(change(Kind::storm_off, 1, 410 * kUs));
@@ -168,9 +169,9 @@ TEST(Pauses, AStormIsContained) {
   for (const bool nic : {true, false}) {
     const Topology t = star(3);
     Scenario scenario = unmarked({{"pfc.watchdog", "200ms"},
-                              {"pfc.watchdog_restore", "1s"},
-                              {"transport.retransmit_timeout", "67.108864ms"},
-                              {"transport.retry_limit", "7"}});
+                                  {"pfc.watchdog_restore", "1s"},
+                                  {"transport.retransmit_timeout", "67.108864ms"},
+                                  {"transport.retry_limit", "7"}});
     if (nic) scenario.set("pfc.nic_watchdog", "100ms");
     PacketFabric fabric(t, scenario.make());
     fabric.schedule(change(Kind::storm_on, 1, 20 * kUs));
@@ -207,10 +208,10 @@ TEST(Pauses, StaticThresholdOfThePaper) {
   for (const auto& [buffer, packets] :
        std::vector<std::pair<const char*, int64_t>>{{"6000000B", 25}, {"6068000B", 26}}) {
     PacketFabric fabric(t, unmarked({{"switch.buffer", buffer},
-                                 {"switch.classes", "4"},
-                                 {"pfc.mode", "static"},
-                                 {"pfc.headroom", "22400B"},
-                                 {"pfc.reserve", "0B"}})
+                                     {"switch.classes", "4"},
+                                     {"pfc.mode", "static"},
+                                     {"pfc.headroom", "22400B"},
+                                     {"pfc.reserve", "0B"}})
                                .make());
     std::vector<PauseRecord> pauses;
     fabric.record_pauses(&pauses);
@@ -301,9 +302,9 @@ TEST(Pauses, ACircleOfWaitingQueuesIsNamed) {
   const Topology t = ring(6);
   for (const bool whole : {true, false}) {
     PacketFabric fabric(t, unmarked({{"pfc.mode", "static"},
-                                 {"pfc.xoff", "20KB"},
-                                 {"pfc.cycle_check", "100us"},
-                                 {"transport.retry_limit", "3"}})
+                                     {"pfc.xoff", "20KB"},
+                                     {"pfc.cycle_check", "100us"},
+                                     {"transport.retry_limit", "3"}})
                                .make());
     for (uint32_t h = 0; h < (whole ? 6U : 3U); ++h) {
       for (uint32_t i = 0; i < 4; ++i) start(fabric, {h, (h + 2) % 6, 1'000'000, {}, i});
@@ -328,10 +329,10 @@ TEST(Pauses, ACircleOfWaitingQueuesIsNamed) {
 std::pair<int64_t, int64_t> shares(const std::string& scheduler, const std::string& weights,
                                    int64_t packets) {
   const Topology t = star(3);
-  PacketFabric fabric(
-      t,
-      unmarked({{"switch.classes", "2"}, {"switch.scheduler", scheduler}, {"switch.weights", weights}})
-          .make());
+  PacketFabric fabric(t, unmarked({{"switch.classes", "2"},
+                                   {"switch.scheduler", scheduler},
+                                   {"switch.weights", weights}})
+                             .make());
   start_in_class(fabric, {0, 2, 4'000'000, {}, 0}, 0);
   start_in_class(fabric, {1, 2, 4'000'000, {}, 0}, 1);
   std::vector<Completion> out;
@@ -362,8 +363,8 @@ TEST(Pauses, ClassesPauseOnTheirOwn) {
   for (const char* classes : {"2", "1"}) {
     const Topology t = star(5);
     PacketFabric fabric(
-        t,
-        unmarked({{"pfc.mode", "static"}, {"pfc.xoff", "20KB"}, {"switch.classes", classes}}).make());
+        t, unmarked({{"pfc.mode", "static"}, {"pfc.xoff", "20KB"}, {"switch.classes", classes}})
+               .make());
     std::vector<PauseRecord> pauses;
     fabric.record_pauses(&pauses);
     for (uint32_t s : {0U, 1U, 4U}) start_in_class(fabric, {s, 2, 2'000'000, {}, 0}, 0);
@@ -395,13 +396,13 @@ TEST(Pauses, DitheredMarksHaveTheMeanOfTheDice) {
   t.finish();
   const auto marks = [&](const char* marking, int64_t packets, const char* seed) {
     const Scenario scenario = unmarked({{"transport.ack_size", "64B"},
-                                    {"transport.window", "200KB"},
-                                    {"ecn.mark_at", "dequeue"},
-                                    {"ecn.marking", marking},
-                                    {"ecn.kmin", "100KB"},
-                                    {"ecn.kmax", "200KB"},
-                                    {"ecn.pmax", "0.5"},
-                                    {"seed", seed}});
+                                        {"transport.window", "200KB"},
+                                        {"ecn.mark_at", "dequeue"},
+                                        {"ecn.marking", marking},
+                                        {"ecn.kmin", "100KB"},
+                                        {"ecn.kmax", "200KB"},
+                                        {"ecn.pmax", "0.5"},
+                                        {"seed", seed}});
     return static_cast<int64_t>(
         run(t, scenario.make(), {{0, 1, 1'000 * packets, {}, 0}}).totals.ecn_marks);
   };

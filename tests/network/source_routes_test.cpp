@@ -29,8 +29,7 @@ PinnedRoute route(const std::string& from, const std::string& to,
   return r;
 }
 
-PacketConfig with_routes(const std::vector<PinnedRoute>& routes,
-                         RouteRule rule = RouteRule::hash) {
+PacketConfig with_routes(const std::vector<PinnedRoute>& routes, RouteRule rule = RouteRule::hash) {
   PacketConfig c = hpcc_sizes().set("ecmp.convergence", "50us").make();
   c.routes.pinned = routes;
   c.routes.rule = rule;
@@ -108,7 +107,8 @@ TEST(SourceRoutes, EveryEngineTakesThePinnedRoute) {
       {{route("host0", "host2", {"spine3"})}, {{0, 0, 0, 9'000}, {0, 0, 0, 9'000}}},
       {{route("host0", "host[2-3]", {"link(leaf0,spine1)"})}, {{0, 9'000, 0, 0}, {0, 9'000, 0, 0}}},
       {{route("host[0-1]", "host2", {"leaf0:port4"})}, {{0, 0, 9'000, 0}, {0, 0, 9'000, 0}}},
-      {{route("rank0", "rank2", {"leaf0", "spine2", "leaf1"})}, {{0, 0, 9'000, 0}, {0, 0, 9'000, 0}}},
+      {{route("rank0", "rank2", {"leaf0", "spine2", "leaf1"})},
+       {{0, 0, 9'000, 0}, {0, 0, 9'000, 0}}},
       {{by_number}, {{0, 0, 0, 9'000}, {0, 0, 0, 9'000}}},
       // The first that fits holds.
       {{second_only, route("host0", "host2", {"spine0"}), route("host0", "host2", {"spine1"})},
@@ -180,9 +180,10 @@ TEST(SourceRoutes, FilesAreReadAndRefusedByLine) {
   expect_contains(problem("host0,host1,spine0\n"), {".txt:1: ", "this row has 3"});
   expect_contains(problem("\nhost0,host1,first,spine0\n"), {".txt:2: ", "'first' is no number"});
   expect_contains(problem("# nothing\n"), {"s.yaml:4: ", "holds no route"});
-  expect_contains(
-      error_of<UserError>([] { (void)read_pinned_routes("/no/such/file", {"s.yaml", 4}); }),
-      {"s.yaml:4: ", "cannot open the routes file"});
+  expect_contains(error_of<UserError>([] {
+                    (void)read_pinned_routes("/no/such/file", {"s.yaml", 4});
+                  }),
+                  {"s.yaml:4: ", "cannot open the routes file"});
 }
 
 // The cable of the route fails and comes back: lost until the fabric notices, by hash while it is

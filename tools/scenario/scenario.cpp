@@ -340,7 +340,8 @@ void read_route_list(Block& lb, const std::string& path, Scenario& s) {
     };
     r.qp = number("qp");
     r.path = number("path");
-    if (const ConfigNode* via = b.take("via"); via != nullptr) r.via = read_names(*via, name + ".via");
+    if (const ConfigNode* via = b.take("via"); via != nullptr)
+      r.via = read_names(*via, name + ".via");
     b.finish();
     s.pinned.push_back(std::move(r));
   }
@@ -386,8 +387,8 @@ void read_fabric(Block& root, Scenario& s) {
   if (s.ecmp.kind == "pinned") {
     const Params& p = s.ecmp.params;
     if (!p.text("routes").empty()) {
-      s.pinned = read_pinned_routes(relative_to(s.base_dir, p.text("routes")),
-                                    p.origin("routes").pos);
+      s.pinned =
+          read_pinned_routes(relative_to(s.base_dir, p.text("routes")), p.origin("routes").pos);
     }
     if (s.pinned.empty()) {
       throw UserError(s.ecmp.pos, "load_balancing: pinned needs routes",
@@ -749,8 +750,9 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   if (s.engine.kind != "packet" && (!one_path || s.ecmp.params.integer("qps") > 1)) {
     // A wrong route is worse than none: these engines give a connection one path.
     throw UserError(s.ecmp.pos,
-                    "the " + s.engine.kind + " engine gives a connection one path: load_balancing ecmp, pinned or "
-                    "source-routed, with qps: 1",
+                    "the " + s.engine.kind +
+                        " engine gives a connection one path: load_balancing ecmp, pinned or "
+                        "source-routed, with qps: 1",
                     "use 'simulation: {engine: packet}' or set that");
   }
   const Params pauses = telemetry.one(scenario_key("output.telemetry.pauses"));
