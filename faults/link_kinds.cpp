@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Kinds of faults of links and switches: link-down, link-flap, link-degrade, link-loss, link-ber,
-// switch-down.
+// link-drop, switch-down.
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <string>
 
 #include "faults/step_faults.h"
 #include "network/topology_select.h"
@@ -136,6 +138,28 @@ void link_ber(const FaultRequest& r, const Params& p, StepFaults& faults) {
   faults.report({span.from, span.until, "link-ber", cables_name(r.topology, where, links), text});
 }
 
+void link_drop(const FaultRequest& r, const Params& p, StepFaults& faults) {
+  using K = FabricChange;
+  static const std::map<std::string, uint8_t> kKinds = {
+      {"data", K::data},
+      {"acks", K::acks},
+      {"nacks", K::nacks},
+      {"cnps", K::cnps},
+      {"pauses", K::pauses},
+      {"resumes", K::resumes},
+      {"all", K::data | K::acks | K::nacks | K::cnps}};
+  const FaultSpan span = fault_span(p);
+  const auto& where = fault_where(r, p);
+  const auto links = select_links(r.topology, where, p.origin("where").pos);
+  const auto every = static_cast<uint32_t>(p.integer("every"));
+  for (const uint32_t link : links) {
+    faults.cable_drops(link, span.from, span.until, every, kKinds.at(p.text("packets")));
+  }
+  faults.report(
+      {span.from, span.until, "link-drop", cables_name(r.topology, where, links),
+       "each direction loses every " + p.text("every") + "th packet (" + p.text("packets") + ")"});
+}
+
 void switch_down(const FaultRequest& r, const Params& p, StepFaults& faults) {
   const FaultSpan span = fault_span(p);
   const auto& where = fault_where(r, p);
@@ -225,6 +249,31 @@ const RegisterModel<FaultFactory> kLoss{
                                   "of every packet on every passage",
                                   "our choice"}})},
     link_loss};
+
+const RegisterModel<FaultFactory> kDrop{
+    {"fault", "link-drop",
+     "A cable loses every n-th packet of a kind, without dice. Each direction counts from the "
+     "beginning of the fault. A lost resume blocks the link for good where pauses last until "
+     "resumed.",
+     "DESIGN 7",
+     fault_params(kWhereCables, {{"every",
+                                  PT::integer,
+                                  "1000",
+                                  "1",
+                                  "1000000000",
+                                  {},
+                                  "n: the n-th packet is lost, the 2n-th, and so on",
+                                  "our choice"},
+                                 {"packets",
+                                  PT::choice,
+                                  "data",
+                                  "",
+                                  "",
+                                  {"data", "acks", "nacks", "cnps", "pauses", "resumes", "all"},
+                                  "which packets count and are lost; all: all but pauses and "
+                                  "resumes",
+                                  "our choice"}})},
+    link_drop};
 
 const RegisterModel<FaultFactory> kBer{
     {"fault", "link-ber",

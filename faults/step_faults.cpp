@@ -6,8 +6,8 @@
 
 namespace trainyard {
 
-void StepFaults::add(What what, uint32_t link, Time from, Time until, double value) {
-  intervals_[{what, link}].push_back({from, until, value});
+void StepFaults::add(What what, uint32_t link, Time from, Time until, double value, uint8_t kinds) {
+  intervals_[{what, link, kinds}].push_back({from, until, value});
 }
 
 void StepFaults::cable_down(uint32_t link, Time from, Time until) {
@@ -19,6 +19,9 @@ void StepFaults::cable_rate(uint32_t link, Time from, Time until, double share) 
 void StepFaults::cable_loss(uint32_t link, Time from, Time until, double probability) {
   add(What::loss, link, from, until, probability);
 }
+void StepFaults::cable_drops(uint32_t link, Time from, Time until, uint32_t every, uint8_t kinds) {
+  add(What::drops, link, from, until, every, kinds);
+}
 void StepFaults::receiver(uint32_t link, Time from, Time until, Rate rate) {
   add(What::receiver, link, from, until, static_cast<double>(rate.bps()));
 }
@@ -26,8 +29,9 @@ void StepFaults::storm(uint32_t link, Time from, Time until) {
   add(What::storm, link, from, until, 1);
 }
 
-void StepFaults::resolve(What what, uint32_t link, const std::vector<Interval>& intervals,
-                         const Topology& topology, const PacketConfig& config) {
+void StepFaults::resolve(What what, uint32_t link, uint8_t kinds,
+                         const std::vector<Interval>& intervals, const Topology& topology,
+                         const PacketConfig& config) {
   using Kind = FabricChange::Kind;
   std::vector<Time> edges;
   for (const Interval& i : intervals) {
@@ -54,6 +58,7 @@ void StepFaults::resolve(What what, uint32_t link, const std::vector<Interval>& 
           value = 1 - (1 - value) * (1 - i.value);
           break;
         case What::receiver:
+        case What::drops:
           value = value == 0 ? i.value : std::min(value, i.value);
           break;
       }
@@ -79,6 +84,11 @@ void StepFaults::resolve(What what, uint32_t link, const std::vector<Interval>& 
         change.value_q32 =
             static_cast<uint64_t>(std::ldexp(1 - (1 - value) * (1 - built_loss), 32));
         break;
+      case What::drops:
+        change.kind = Kind::link_drops;
+        change.value_q32 = static_cast<uint64_t>(value);
+        change.kinds = kinds;
+        break;
       case What::receiver:
         change.kind = Kind::receive_rate;
         change.rate_bps = value > 0 ? static_cast<int64_t>(value) : config.receive_bps;
@@ -90,7 +100,7 @@ void StepFaults::resolve(What what, uint32_t link, const std::vector<Interval>& 
 
 void StepFaults::finish(const Topology& topology, const PacketConfig& config) {
   for (const auto& [key, intervals] : intervals_) {
-    resolve(key.first, key.second, intervals, topology, config);
+    resolve(std::get<0>(key), std::get<1>(key), std::get<2>(key), intervals, topology, config);
   }
   intervals_.clear();
   std::stable_sort(changes_.begin(), changes_.end(),

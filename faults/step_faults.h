@@ -7,6 +7,7 @@
 //
 //   down      while any interval lasts
 //   rate      the lowest share in force
+//   drops     the smallest distance in force, for each choice of packets apart
 //   loss      independent of each other and of the loss that the topology has
 //   receiver  the lowest rate in force
 //   storm     while any interval lasts
@@ -17,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "faults/gpu_faults.h"
@@ -45,6 +47,8 @@ class StepFaults {
   /// Both directions run at `share` of the rate they were built with, above 0 and up to 1.
   void cable_rate(uint32_t link, Time from, Time until, double share);
   void cable_loss(uint32_t link, Time from, Time until, double probability);
+  /// Each direction loses every `every`-th packet of `kinds` (FabricChange::Kinds).
+  void cable_drops(uint32_t link, Time from, Time until, uint32_t every, uint8_t kinds);
   void receiver(uint32_t link, Time from, Time until, Rate rate);
   void storm(uint32_t link, Time from, Time until);
   void gpu(uint32_t rank, Time from, Time until, double factor) {
@@ -62,16 +66,16 @@ class StepFaults {
   [[nodiscard]] const GpuFaults& gpus() const { return gpus_; }
 
  private:
-  enum class What : uint8_t { down, rate, loss, receiver, storm };
+  enum class What : uint8_t { down, rate, loss, receiver, storm, drops };
   struct Interval {
     Time from, until;
-    double value = 0;  // share, probability; bit/s of a receiver
+    double value = 0;  // share, probability, distance; bit/s of a receiver
   };
-  void add(What what, uint32_t link, Time from, Time until, double value);
-  void resolve(What what, uint32_t link, const std::vector<Interval>& intervals,
+  void add(What what, uint32_t link, Time from, Time until, double value, uint8_t kinds = 0);
+  void resolve(What what, uint32_t link, uint8_t kinds, const std::vector<Interval>& intervals,
                const Topology& topology, const PacketConfig& config);
 
-  std::map<std::pair<What, uint32_t>, std::vector<Interval>> intervals_;
+  std::map<std::tuple<What, uint32_t, uint8_t>, std::vector<Interval>> intervals_;
   std::vector<FabricChange> changes_;
   std::vector<FaultRecord> records_;
   GpuFaults gpus_;

@@ -19,6 +19,7 @@ std::optional<std::string> fast_path_declines(const PacketConfig& c) {
   if (!c.persistent_qps) return "queue pairs of a message each";
   if (c.recovery == LossRecovery::selective) return "selective repeat";
   if (c.receive_bps > 0) return "slow receivers";
+  if (c.routes.rule != RouteRule::hash || !c.routes.pinned.empty()) return "source routes";
   return std::nullopt;
 }
 

@@ -325,7 +325,8 @@ uint32_t Routing::pick(uint32_t node, const FlowTuple& tuple) {
   return candidates_[dice(config_.seed, seed_node, flow, ports) % candidates_.size()];
 }
 
-void Routing::path(const FlowTuple& tuple, std::vector<uint32_t>& path) {
+template <class Pick>
+void Routing::walk(const FlowTuple& tuple, std::vector<uint32_t>& path, Pick pick_at) {
   find_targets(tuple.dst_node);
   const size_t before = path.size();
   uint32_t u = tuple.src_node;
@@ -346,7 +347,7 @@ void Routing::path(const FlowTuple& tuple, std::vector<uint32_t>& path) {
                               "on a rail outside of them, or a topology with shared spines"
                             : "");
     }
-    const uint32_t port = pick(u, tuple);
+    const uint32_t port = pick_at(u);
     path.push_back(port);
     u = topology_.to(port);
     if (targets_.size() > 1 && component_[u] != kNone) {
@@ -355,6 +356,18 @@ void Routing::path(const FlowTuple& tuple, std::vector<uint32_t>& path) {
                      targets_.end());
     }
   }
+}
+
+void Routing::path(const FlowTuple& tuple, std::vector<uint32_t>& path) {
+  walk(tuple, path, [&](uint32_t node) { return pick(node, tuple); });
+}
+
+void Routing::path_by_number(const FlowTuple& tuple, uint64_t number, std::vector<uint32_t>& path) {
+  walk(tuple, path, [&](uint32_t) {
+    const size_t digit = number % candidates_.size();
+    number /= candidates_.size();
+    return candidates_[digit];
+  });
 }
 
 uint64_t Routing::count_paths(uint32_t src_node, uint32_t dst_node) {

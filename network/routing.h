@@ -56,6 +56,12 @@ class Routing {
   /// when failed links leave no path; throws UserError where there is none with all links up.
   void path(const FlowTuple& tuple, std::vector<uint32_t>& path);
 
+  /// The same without a hash: path `number` of the equal shortest ones, as they are now. The number
+  /// is read digit by digit, the first link's choice first, each among as many next hops as there
+  /// are, in order of their cables; so 0 .. count_paths() - 1 are all different where every switch
+  /// on the way has as many choices as its equals, and any number gives a path.
+  void path_by_number(const FlowTuple& tuple, uint64_t number, std::vector<uint32_t>& path);
+
   /// Takes a cable (both directions) out of service or puts it back. Paths asked for later avoid
   /// links that are down and may be longer for it; with all links up again they are those of
   /// before.
@@ -109,6 +115,8 @@ class Routing {
   void next_hops(uint32_t node, uint32_t dst);
   [[nodiscard]] bool ever_connected(uint32_t src, uint32_t dst) const;
   uint32_t pick(uint32_t node, const FlowTuple& tuple);
+  template <class Pick>
+  void walk(const FlowTuple& tuple, std::vector<uint32_t>& path, Pick pick);
 
   const Topology& topology_;
   RoutingConfig config_;

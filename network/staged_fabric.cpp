@@ -33,7 +33,7 @@ void StagedFabric::begin(uint32_t flow, Time at) {
   t.owner = flow;
   const TransferId id = inner_.start(t, at);
   TRAINYARD_ASSERT(id == origins_.size());
-  origins_.push_back({f.background ? Kind::background : Kind::flow, flow});
+  origins_.push_back({f.background ? Kind::background : Kind::flow, flow, false});
   if (f.background)
     ++background_left_;
   else
@@ -48,7 +48,7 @@ TransferId StagedFabric::start(const Transfer& transfer, Time at) {
   feed(at);
   const TransferId id = inner_.start(transfer, at);
   TRAINYARD_ASSERT(id == origins_.size());
-  origins_.push_back({Kind::job, jobs_});
+  origins_.push_back({Kind::job, jobs_, false});
   ++outstanding_;
   return jobs_++;
 }
@@ -88,8 +88,9 @@ Time StagedFabric::advance(Time limit, std::vector<Completion>& out) {
 }
 
 void StagedFabric::on_completion(const Completion& c, std::vector<Completion>& out) {
-  const Origin origin = origins_[c.id];
-  const bool over = c.what == Completion::What::acknowledged;
+  Origin& origin = origins_[c.id];
+  const bool over = origin.half;  // the second of two, whichever that is
+  origin.half = true;
   switch (origin.kind) {
     case Kind::job:
       if (over) --outstanding_;

@@ -58,6 +58,7 @@ class StagedFabric final : public Fabric {
   struct Origin {  // of an inner transfer
     Kind kind = Kind::job;
     uint32_t index = 0;  // the job's number, or that of the flow
+    bool half = false;   // delivered or acknowledged, not both
   };
 
   [[nodiscard]] Time next_staged() const;

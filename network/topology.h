@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/registry.h"
@@ -103,6 +105,15 @@ class Topology {
   /// Gives rank r the host `node_of_rank[r]`, a permutation of hosts(). After finish().
   void place_ranks(std::vector<uint32_t> node_of_rank);
 
+  /// Parts that fail together: selectors of network/topology_select.h, under a name that
+  /// "group:NAME" stands for there.
+  void add_risk_group(const std::string& name, std::vector<std::string> members) {
+    risk_groups_[name] = std::move(members);
+  }
+  [[nodiscard]] const std::map<std::string, std::vector<std::string>>& risk_groups() const {
+    return risk_groups_;
+  }
+
   [[nodiscard]] Nodes nodes() const { return Nodes(*this); }
   [[nodiscard]] NodeKind kind(uint32_t node) const { return nodes_[node].kind; }
   [[nodiscard]] Reach reach() const { return reach_; }
@@ -147,6 +158,7 @@ class Topology {
   std::vector<TopologyLink> links_;
   std::vector<uint32_t> first_port_, ports_;  // ports_[first_port_[n] .. first_port_[n + 1])
   std::vector<uint32_t> hosts_, servers_;
+  std::map<std::string, std::vector<std::string>> risk_groups_;
   Rate nic_rate_;
   Reach reach_ = Reach::direct;
 };

@@ -123,8 +123,36 @@ std::string nic_name(const std::string& host_name) {
   return host_name.substr(0, at) + ".nic" + host_name.substr(at + 4);
 }
 
+namespace {
+
+const std::string kGroup = "group:";
+
+/// What the members of a group name, each once.
+std::vector<uint32_t> select_group(
+    const Topology& t, const std::string& pattern, const SourcePos& pos,
+    std::vector<uint32_t> (*select)(const Topology&, const std::string&, const SourcePos&)) {
+  const auto& groups = t.risk_groups();
+  const auto group = groups.find(pattern.substr(kGroup.size()));
+  if (group == groups.end()) {
+    std::string known;
+    for (const auto& [name, members] : groups) known += (known.empty() ? "" : ", ") + name;
+    throw UserError(pos, "'" + pattern + "' names no shared-risk group",
+                    known.empty() ? "fabric.risk_groups defines none" : "known: " + known);
+  }
+  std::vector<uint32_t> found;
+  for (const std::string& member : group->second) {
+    const auto more = select(t, member, pos);
+    found.insert(found.end(), more.begin(), more.end());
+  }
+  make_unique(found);
+  return found;
+}
+
+}  // namespace
+
 std::vector<uint32_t> select_nodes(const Topology& t, const std::string& pattern,
                                    const SourcePos& pos) {
+  if (pattern.rfind(kGroup, 0) == 0) return select_group(t, pattern, pos, select_nodes);
   auto found = find_nodes(t, pattern);
   if (found.empty()) nothing(t, pattern, pos);
   return found;
@@ -132,6 +160,7 @@ std::vector<uint32_t> select_nodes(const Topology& t, const std::string& pattern
 
 std::vector<uint32_t> select_links(const Topology& t, const std::string& pattern,
                                    const SourcePos& pos) {
+  if (pattern.rfind(kGroup, 0) == 0) return select_group(t, pattern, pos, select_links);
   std::vector<uint32_t> found;
   if (pattern.rfind("link(", 0) == 0) {
     // A comma inside of brackets does not separate.

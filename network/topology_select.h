@@ -7,6 +7,7 @@
 //   pod2                        all nodes of a pod
 //   leaf3:port7                 the cable at a port, counted from 0
 //   link(leaf0,spine2)          all cables between two nodes
+//   group:optic17               all members of a shared-risk group (fabric.risk_groups)
 //
 // A pattern that matches nothing is an error.
 #pragma once

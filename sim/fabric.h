@@ -3,6 +3,8 @@
 // nothing in sim/ calls them by name.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -34,6 +36,14 @@ struct Completion {
   TransferId id = 0;
   What what = What::delivered;
 };
+
+/// The order in which Fabric::advance() reports the completions from `first` on.
+inline void sort_completions(std::vector<Completion>& out, size_t first) {
+  std::stable_sort(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(),
+                   [](const Completion& a, const Completion& b) {
+                     return a.id != b.id ? a.id < b.id : a.what < b.what;
+                   });
+}
 
 /// Outcome of one transfer, in order of start().
 struct TransferRecord {

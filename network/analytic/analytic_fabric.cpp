@@ -13,9 +13,8 @@ namespace trainyard {
 TransferId AnalyticFabric::start(const Transfer& t, Time at) {
   TRAINYARD_ASSERT(at.ps() >= now_);
   const TransferId id = book_.add(t, at);
-  TRAINYARD_ASSERT(id < (1U << kKindShift));
   qp_of_.push_back(0);
-  events_.push(at.ps(), key(kStart, id), 0);
+  events_.start(id, at);
   return id;
 }
 
@@ -45,37 +44,18 @@ void AnalyticFabric::on_start(TransferId id) {
   }
   const int64_t beta = transmission_time(Bytes(cost.wire), Rate::bps(q.slowest_bps)).ps();
   const int64_t delivered = begin + beta + cost.latency_ps;
-  events_.push(delivered, key(kDelivered, id), 0);
-  events_.push(delivered + cost.return_ps, key(kAcknowledged, id), 0);
+  events_.arrive(id, delivered, cost.return_ps);
 }
 
 Time AnalyticFabric::advance(Time limit, std::vector<Completion>& out) {
   const size_t before = out.size();
   while (out.size() == before && !events_.empty() && events_.next_time() <= limit.ps()) {
     now_ = events_.next_time();
-    while (!events_.empty() && events_.next_time() == now_) {
-      const Event e = events_.pop();
-      ++events_done_;
-      const TransferId id = e.key & ((1U << kKindShift) - 1);
-      switch (static_cast<Kind>(e.key >> kKindShift)) {
-        case kStart:
-          on_start(id);
-          break;
-        case kDelivered:
-          book_.deliver(id, qp_of_[id], Time::ps(now_));
-          out.push_back({Time::ps(now_), id, Completion::What::delivered});
-          break;
-        case kAcknowledged:
-          book_.acknowledge(id, Time::ps(now_));
-          out.push_back({Time::ps(now_), id, Completion::What::acknowledged});
-          break;
-      }
-    }
+    events_done_ += events_.run(
+        now_, book_, out, [&](TransferId id) { on_start(id); },
+        [&](TransferId id) { return qp_of_[id]; });
   }
-  std::stable_sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
-                   [](const Completion& a, const Completion& b) {
-                     return a.id != b.id ? a.id < b.id : a.what < b.what;
-                   });
+  sort_completions(out, before);
   if (out.size() == before && limit != Time::infinity()) now_ = std::max(now_, limit.ps());
   return Time::ps(now_);
 }

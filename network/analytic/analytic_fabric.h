@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "network/flow/message_events.h"
 #include "network/flow/path_book.h"
-#include "sim/event_queue.h"
 #include "sim/fabric.h"
 
 namespace trainyard {
@@ -25,7 +25,7 @@ struct AnalyticConfig {
 class AnalyticFabric final : public Fabric {
  public:
   AnalyticFabric(const Topology& topology, const PacketConfig& packet, const AnalyticConfig& config)
-      : config_(config), book_(topology, packet) {}
+      : config_(config), book_(topology, packet), events_(packet) {}
 
   TransferId start(const Transfer& t, Time at) override;
   [[nodiscard]] Time next_event() const override;
@@ -41,15 +41,12 @@ class AnalyticFabric final : public Fabric {
   [[nodiscard]] uint64_t fingerprint() const override { return book_.fingerprint(); }
 
  private:
-  enum Kind : uint32_t { kStart, kDelivered, kAcknowledged };
-  static constexpr uint32_t kKindShift = 30;
-  static uint32_t key(Kind kind, TransferId id) { return (kind << kKindShift) | id; }
   void on_start(TransferId id);
 
   const AnalyticConfig config_;
   PathBook book_;
   int64_t now_ = 0;
-  mutable EventQueue events_;       // a look at the next event settles it
+  MessageEvents events_;
   std::vector<uint32_t> qp_of_;     // by transfer
   std::vector<int64_t> port_free_;  // when a NIC port has sent what it was given
   uint64_t events_done_ = 0;

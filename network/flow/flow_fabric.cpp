@@ -22,14 +22,14 @@ FlowFabric::FlowFabric(const Topology& topology, const PacketConfig& packet,
       // ACKs take at most half of a link.
       ack_weight_(
           std::min(packet.ack_bytes, (packet.payload + packet.header) * packet.ack_interval)),
-      data_weight_((packet.payload + packet.header) * packet.ack_interval) {}
+      data_weight_((packet.payload + packet.header) * packet.ack_interval),
+      events_(packet) {}
 
 TransferId FlowFabric::start(const Transfer& t, Time at) {
   TRAINYARD_ASSERT(at.ps() >= now_);
   const TransferId id = book_.add(t, at);
-  TRAINYARD_ASSERT(id < (1U << kKindShift));
   messages_.emplace_back();
-  events_.push(at.ps(), key(kStart, id), 0);
+  events_.start(id, at);
   return id;
 }
 
@@ -46,24 +46,9 @@ Time FlowFabric::advance(Time limit, std::vector<Completion>& out) {
     if (next == Time::infinity() || next > limit) break;
     now_ = next.ps();
     // New work and messages that end first, so that rates are found once per instant.
-    while (!events_.empty() && events_.next_time() == now_) {
-      const Event e = events_.pop();
-      ++events_done_;
-      const TransferId id = e.key & ((1U << kKindShift) - 1);
-      switch (static_cast<Kind>(e.key >> kKindShift)) {
-        case kStart:
-          on_start(id);
-          break;
-        case kDelivered:
-          book_.deliver(id, messages_[id].qp, next);
-          out.push_back({next, id, Completion::What::delivered});
-          break;
-        case kAcknowledged:
-          book_.acknowledge(id, next);
-          out.push_back({next, id, Completion::What::acknowledged});
-          break;
-      }
-    }
+    events_done_ += events_.run(
+        now_, book_, out, [&](TransferId id) { on_start(id); },
+        [&](TransferId id) { return messages_[id].qp; });
     while (!heap_.empty() && senders_[heap_[0]].end == now_) {
       ++events_done_;
       on_sent(heap_[0]);
@@ -74,10 +59,7 @@ Time FlowFabric::advance(Time limit, std::vector<Completion>& out) {
     }
     if (stale_) update_rates();
   }
-  std::stable_sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
-                   [](const Completion& a, const Completion& b) {
-                     return a.id != b.id ? a.id < b.id : a.what < b.what;
-                   });
+  sort_completions(out, before);
   if (out.size() == before && limit != Time::infinity()) now_ = std::max(now_, limit.ps());
   return Time::ps(now_);
 }
@@ -147,8 +129,7 @@ void FlowFabric::on_sent(uint32_t qp) {
   const TransferId id = s.head;
   const MessageCost cost = book_.cost(qp, book_.records()[id].bytes);
   book_.carry(id, qp, cost);
-  events_.push(now_ + cost.latency_ps, key(kDelivered, id), 0);
-  events_.push(now_ + cost.latency_ps + cost.return_ps, key(kAcknowledged, id), 0);
+  events_.arrive(id, now_ + cost.latency_ps, cost.return_ps);
   heap_remove(qp);
   s.head = messages_[id].next;
   if (s.head != kNil) {

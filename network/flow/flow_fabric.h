@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "network/flow/max_min.h"
+#include "network/flow/message_events.h"
 #include "network/flow/path_book.h"
 #include "sim/event_queue.h"
 #include "sim/fabric.h"
@@ -65,9 +66,6 @@ class FlowFabric final : public Fabric {
   __extension__ typedef __int128 Wide;
   static constexpr uint32_t kNil = 0xffffffffU;
   static constexpr int64_t kNever = INT64_MAX;
-  enum Kind : uint32_t { kStart, kDelivered, kAcknowledged };
-  static constexpr uint32_t kKindShift = 30;
-  static uint32_t key(Kind kind, TransferId id) { return (kind << kKindShift) | id; }
 
   /// The sending side of a queue pair; index as in the book and as flow of the solvers.
   struct Sender {
@@ -106,7 +104,7 @@ class FlowFabric final : public Fabric {
   std::vector<uint32_t> ack_flows_;         // per port: senders whose ACKs return over it
 
   int64_t now_ = 0;
-  mutable EventQueue events_;   // a look at the next event settles it
+  MessageEvents events_;
   std::vector<uint32_t> heap_;  // senders by end of their message
   std::vector<Sender> senders_;
   std::vector<Message> messages_;  // by transfer

@@ -14,7 +14,10 @@ enum Trace : uint32_t { kTraceDelivered = 1, kTraceAcked };
 }  // namespace
 
 PathBook::PathBook(const Topology& topology, const PacketConfig& config)
-    : topology_(topology), config_(config), routing_(topology, config.routing) {}
+    : topology_(topology),
+      config_(config),
+      routing_(topology, config.routing),
+      routes_(topology, config.routing, config.routes) {}
 
 uint32_t PathBook::visit(uint32_t global_port) {
   const uint32_t even = global_port & ~1U;
@@ -36,7 +39,7 @@ uint32_t PathBook::visit(uint32_t global_port) {
 
 void PathBook::route(const FlowTuple& tuple, std::vector<uint32_t>& out) {
   scratch_.clear();
-  routing_.path(tuple, scratch_);
+  routes_.path(routing_, tuple, scratch_);
   for (const uint32_t port : scratch_) out.push_back(visit(port));
 }
 
@@ -145,6 +148,7 @@ void PathBook::carry(TransferId id, uint32_t qp, const MessageCost& cost) {
 
 void PathBook::deliver(TransferId id, uint32_t qp, Time at) {
   TransferRecord& r = records_[id];
+  if (r.acknowledged > r.start) --outstanding_;  // before the host saw it
   r.delivered = at;
   totals_.payload_bytes += r.bytes;
   // Who and which message of it, not the number of the transfer: the order of calls at one instant
@@ -155,8 +159,8 @@ void PathBook::deliver(TransferId id, uint32_t qp, Time at) {
 
 void PathBook::acknowledge(TransferId id, Time at) {
   TransferRecord& r = records_[id];
+  if (r.delivered > r.start) --outstanding_;
   r.acknowledged = at;
-  --outstanding_;
   fingerprint_ +=
       dice(static_cast<uint64_t>(at.ps()), kTraceAcked,
            (static_cast<uint64_t>(r.src) << 32) | r.dst, static_cast<uint64_t>(r.bytes));
@@ -166,7 +170,7 @@ std::string PathBook::describe_outstanding() const {
   std::string out;
   int shown = 0;
   for (const TransferRecord& r : records_) {
-    if (r.acknowledged > r.start) continue;
+    if (r.acknowledged > r.start && r.delivered > r.start) continue;
     if (shown == 3) {
       out += ", ...";
       break;

@@ -86,6 +86,7 @@ class PathBook {
   const Topology& topology_;
   const PacketConfig config_;
   Routing routing_;
+  SourceRoutes routes_;
   std::vector<Port> ports_;
   std::vector<QueuePair> qps_;
   std::vector<TransferRecord> records_;

@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "network/packet/congestion_params.h"
 #include "sim/registry.h"
 
 namespace trainyard {
@@ -112,6 +111,16 @@ const std::vector<ParamSpec>& transport_params() {
        {},
        "from the posting of a message to the moment its first byte may leave (doorbell, PCIe, NIC)",
        "peers-measured: send latency; no delay is assumed"},
+      {"receive_delay",
+       PT::time,
+       "0ns",
+       "0ns",
+       "1s",
+       {},
+       "from the last byte of a message in the NIC until the host sees it (PCIe, completion "
+       "queue); "
+       "ACKs leave the NIC before",
+       "B: M1, network and host processing apart; no delay is assumed"},
       {"receive_rate",
        PT::rate,
        "auto",
@@ -179,252 +188,6 @@ const std::vector<ParamSpec>& transport_params() {
        "transmission times are rounded down to a multiple of this",
        "peers-measured: ns-3 truncates to 1 ns"},
   };
-  return specs;
-}
-
-const std::vector<ParamSpec>& dcqcn_params() {
-  static const std::vector<ParamSpec> specs = {
-      {"order",
-       PT::choice,
-       "vendor",
-       "",
-       "",
-       {"vendor", "paper", "raise-first"},
-       "vendor: alpha ages on a timer and cuts wait for a cut timer; paper: cut at once with the "
-       "old alpha; raise-first: raise alpha (from 1/2), then cut at once",
-       "protocols 5.3"},
-      {"g", PT::real, "1/256", "0.000001", "1", {}, "gain of alpha", "protocols 5.2"},
-      {"alpha_timer",
-       PT::time,
-       "auto",
-       "1ns",
-       "1s",
-       {"auto"},
-       "period of alpha's decay; auto: vendor 1us, others 55us",
-       "protocols 5.2"},
-      {"cut_interval",
-       PT::time,
-       "auto",
-       "1ns",
-       "1s",
-       {"auto"},
-       "vendor: least time between two cuts; auto: 4us",
-       "protocols 5.2"},
-      {"increase_timer",
-       PT::time,
-       "auto",
-       "1ns",
-       "10s",
-       {"auto"},
-       "period of rate increases; auto: vendor 300us, paper 55us, raise-first 60us",
-       "protocols 5.2"},
-      {"byte_counter",
-       PT::bytes,
-       "auto",
-       "1B",
-       "",
-       {"auto", "none"},
-       "a rate increase per so many sent bytes; auto: vendor none, paper 10MB, raise-first 300MB",
-       "protocols 5.2"},
-      {"fast_recovery_steps",
-       PT::integer,
-       "auto",
-       "1",
-       "100",
-       {"auto"},
-       "increase events that only return to the target; auto: vendor 1, others 5",
-       "protocols 5.2"},
-      {"additive_increase",
-       PT::rate,
-       "auto",
-       "0bps",
-       "",
-       {"auto"},
-       "additive step of the target; auto: vendor 5 Mb/s per 25 Gb/s of line rate, others 40 Mb/s",
-       "protocols 5.2"},
-      {"hyper_increase",
-       PT::rate,
-       "auto",
-       "0bps",
-       "",
-       {"auto"},
-       "hyper step of the target; auto: vendor 50 Mb/s per 25 Gb/s of line rate, others 200 Mb/s",
-       "protocols 5.2"},
-      {"hyper_step",
-       PT::choice,
-       "auto",
-       "",
-       "",
-       {"auto", "constant", "scaled"},
-       "every hyper step alike, or the i-th i times as large; auto: vendor constant, others scaled",
-       "protocols 5.3"},
-      {"clamp_target",
-       PT::choice,
-       "auto",
-       "",
-       "",
-       {"auto", "true", "false"},
-       "every cut sets the target to the current rate; auto: vendor false (only after an "
-       "increase), others true",
-       "protocols 5.3"},
-      {"initial_alpha",
-       PT::text,
-       "auto",
-       "",
-       "",
-       {},
-       "alpha at the first notification, 0 to 1; auto: 1, raise-first 1/2",
-       "protocols 5.3"},
-      {"additive_phase",
-       PT::choice,
-       "auto",
-       "",
-       "",
-       {"auto", "one-step", "by-counters"},
-       "after fast recovery: one additive step and then hyper steps, or additive while one counter "
-       "and hyper when both are past it; auto: one-step without a byte counter",
-       "protocols 5.3"},
-      {"fast_recovery_exclusive",
-       PT::choice,
-       "auto",
-       "",
-       "",
-       {"auto", "true", "false"},
-       "events are counted before the comparison, so that one fewer is fast recovery; auto: "
-       "raise-first true, others false",
-       "protocols 5.3"},
-      {"qcn_leftover",
-       PT::choice,
-       "auto",
-       "",
-       "",
-       {"auto", "true", "false"},
-       "the first increase after a cut divides a target above 10 x rate by 8; auto: raise-first "
-       "true, others false",
-       "protocols 5.3"},
-      {"min_rate", PT::rate, "100Mbps", "1Kbps", "", {}, "floor of the rate", "protocols 5.2"},
-      {"cnp",
-       PT::choice,
-       "auto",
-       "",
-       "",
-       {"auto", "ack-flag", "packet"},
-       "the notification is a flag on the ACK, or a packet of its own in the control class; auto: "
-       "vendor ack-flag, others packet",
-       "protocols 5.3"},
-      {"cnp_interval",
-       PT::time,
-       "auto",
-       "0ns",
-       "1s",
-       {"auto"},
-       "least time between two CNP packets of a flow; auto: 50us",
-       "protocols 5.2"},
-      {"cnp_size",
-       PT::bytes,
-       "86B",
-       "1B",
-       "256B",
-       {},
-       "bytes of a CNP packet on the wire",
-       "header + 16 reserved bytes, rounded to the ACK's size"},
-  };
-  return specs;
-}
-
-namespace {
-
-std::vector<ParamSpec> balancing_params() {
-  return {
-      {"hash",
-       PT::choice,
-       "mix64",
-       "",
-       "",
-       {"mix64", "murmur3-tuple"},
-       "hash of addresses and ports that picks among equal next hops",
-       "protocols 5.7"},
-      {"next_hops",
-       PT::choice,
-       "cabling",
-       "",
-       "",
-       {"cabling", "descending-peer"},
-       "order of the equal next hops that the hash indexes",
-       "facts reference README"},
-      {"per_switch_seed",
-       PT::boolean,
-       "true",
-       "",
-       "",
-       {},
-       "each switch hashes differently; false polarises a multi-tier fabric",
-       "protocols 5.7"},
-      {"qps",
-       PT::integer,
-       "1",
-       "1",
-       "15",
-       {},
-       "queue pairs per connection, each with its own source port; messages are split over them",
-       "protocols 5.7"},
-      {"convergence",
-       PT::time,
-       "10ms",
-       "0ns",
-       "100s",
-       {},
-       "from a link that fails or comes back to new routes; until then packets go the old way",
-       "protocols 5.7: peers assume 0, which no fabric reaches"},
-  };
-}
-
-std::vector<ParamSpec> with(std::vector<ParamSpec> specs, const std::vector<ParamSpec>& more) {
-  specs.insert(specs.end(), more.begin(), more.end());
-  return specs;
-}
-
-const ParamSpec kPathsParam{"paths",
-                            PT::integer,
-                            "16",
-                            "2",
-                            "255",
-                            {},
-                            "source ports that a queue pair uses; each is hashed as a flow",
-                            "our choice"};
-
-}  // namespace
-
-const std::vector<ParamSpec>& ecmp_params() {
-  static const std::vector<ParamSpec> specs = balancing_params();
-  return specs;
-}
-
-const std::vector<ParamSpec>& flowlet_params() {
-  static const std::vector<ParamSpec> specs =
-      with(balancing_params(), {kPathsParam,
-                                {"gap",
-                                 PT::time,
-                                 "50us",
-                                 "0ns",
-                                 "1s",
-                                 {},
-                                 "a queue pair that was silent for longer chooses anew",
-                                 "our choice: longer than the spread of path delays"}});
-  return specs;
-}
-
-const std::vector<ParamSpec>& spray_params() {
-  static const std::vector<ParamSpec> specs =
-      with(balancing_params(), {kPathsParam,
-                                {"choice",
-                                 PT::choice,
-                                 "random",
-                                 "",
-                                 "",
-                                 {"random", "round-robin"},
-                                 "how a packet's source port is chosen",
-                                 "B: S21"}});
   return specs;
 }
 
@@ -676,68 +439,10 @@ std::array<uint32_t, kMaxClasses> read_weights(const Params& p) {
   return weights;
 }
 
-DcqcnParams make_dcqcn_params(const Params& cc) {
-  const bool vendor = cc.is_word("order", "vendor");
-  const bool raise_first = cc.is_word("order", "raise-first");
-  DcqcnParams d;
-  if (raise_first) {
-    d = dcqcn_raise_first();
-  } else if (!vendor) {
-    d.order = DcqcnOrder::paper;
-    d.alpha_timer_ps = d.increase_timer_ps = Time::us(55).ps();
-    d.byte_counter = 10'000'000;
-    d.fast_recovery_steps = 5;
-    d.additive_bps = 40'000'000;
-    d.hyper_bps = 200'000'000;
-    d.hyper_scaled = d.clamp_target = true;
-  } else {
-    d.additive_per_25g_bps = 5'000'000;
-    d.hyper_per_25g_bps = 50'000'000;
-  }
-  const auto given = [&](const char* name) { return !cc.is_word(name, "auto"); };
-  d.g = static_cast<uint64_t>(std::ldexp(cc.real("g"), 62));
-  if (given("alpha_timer")) d.alpha_timer_ps = cc.time("alpha_timer").ps();
-  if (given("cut_interval")) d.cut_timer_ps = cc.time("cut_interval").ps();
-  if (given("increase_timer")) d.increase_timer_ps = cc.time("increase_timer").ps();
-  if (given("byte_counter")) {
-    d.byte_counter = cc.is_word("byte_counter", "none") ? 0 : cc.bytes("byte_counter").count();
-  }
-  if (given("fast_recovery_steps")) {
-    d.fast_recovery_steps = static_cast<int>(cc.integer("fast_recovery_steps"));
-  }
-  if (given("additive_increase")) {
-    d.additive_bps = cc.rate("additive_increase").bps();
-    d.additive_per_25g_bps = 0;
-  }
-  if (given("hyper_increase")) {
-    d.hyper_bps = cc.rate("hyper_increase").bps();
-    d.hyper_per_25g_bps = 0;
-  }
-  if (given("hyper_step")) d.hyper_scaled = cc.is_word("hyper_step", "scaled");
-  if (given("clamp_target")) d.clamp_target = cc.is_word("clamp_target", "true");
-  if (given("additive_phase")) {
-    d.additive_phase = cc.is_word("additive_phase", "one-step") ? DcqcnAdditive::one_step
-                                                                : DcqcnAdditive::by_counters;
-  }
-  if (given("fast_recovery_exclusive")) {
-    d.fast_recovery_exclusive = cc.is_word("fast_recovery_exclusive", "true");
-  }
-  if (given("qcn_leftover")) d.qcn_leftover = cc.is_word("qcn_leftover", "true");
-  if (cc.text("initial_alpha") != "auto") {
-    Params one({{"initial_alpha", PT::real, "1", "0", "1", {}, "", ""}});
-    one.set("initial_alpha", cc.text("initial_alpha"), cc.origin("initial_alpha"));
-    d.initial_alpha = static_cast<uint64_t>(std::ldexp(one.real("initial_alpha"), 62));
-  }
-  d.min_bps = cc.rate("min_rate").bps();
-  return d;
-}
-
 }  // namespace
 
 PacketConfig make_packet_config(const PacketBlocks& blocks) {
   const Params& transport = blocks.transport;
-  const Params& cc = blocks.congestion_params;
-  const Params& lb = blocks.balancing_params;
   const Params& buffer = blocks.buffer;
   const Params& pfc = blocks.pfc;
   const Params& ecn = blocks.ecn;
@@ -771,33 +476,10 @@ PacketConfig make_packet_config(const PacketBlocks& blocks) {
   c.reorder_window = transport.integer("reorder_window");
   c.selective_window = transport.integer("selective_window");
   c.send_delay_ps = transport.time("send_delay").ps();
+  c.receive_delay_ps = transport.time("receive_delay").ps();
   c.receive_bps =
       transport.is_word("receive_rate", "auto") ? 0 : transport.rate("receive_rate").bps();
   c.receive_buffer = transport.bytes("receive_buffer").count();
-
-  if (blocks.congestion == "dcqcn") {
-    c.congestion = CongestionControl::dcqcn;
-    c.dcqcn = make_dcqcn_params(cc);
-    const bool vendor = c.dcqcn.order == DcqcnOrder::vendor;
-    c.cnp_packets = cc.is_word("cnp", "auto") ? !vendor : cc.is_word("cnp", "packet");
-    c.cnp_interval_ps =
-        cc.is_word("cnp_interval", "auto") ? Time::us(50).ps() : cc.time("cnp_interval").ps();
-    c.cnp_bytes = cc.bytes("cnp_size").count();
-  } else if (blocks.congestion == "hpcc") {
-    c.congestion = CongestionControl::hpcc;
-    c.hpcc = make_hpcc_params(cc);
-    c.hpcc_base_rtt_ps = cc.is_word("base_rtt", "auto") ? 0 : cc.time("base_rtt").ps();
-    c.header += cc.bytes("telemetry_size").count();
-    c.ack_bytes += cc.bytes("telemetry_size").count();
-  } else if (blocks.congestion == "timely") {
-    c.congestion = CongestionControl::timely;
-    c.timely = make_timely_params(cc);
-  } else if (blocks.congestion == "dctcp") {
-    c.congestion = CongestionControl::dctcp;
-    c.dctcp = make_dctcp_params(cc);
-  } else {
-    c.congestion = CongestionControl::none;
-  }
 
   c.buffer = buffer.bytes("buffer").count();
   c.pfc = pfc.is_word("mode", "dynamic")  ? PfcMode::dynamic_threshold
@@ -845,29 +527,11 @@ PacketConfig make_packet_config(const PacketBlocks& blocks) {
   c.pmax_q32 = static_cast<uint64_t>(std::ldexp(ecn.real("pmax"), 32));
   c.dithered = ecn.is_word("marking", "dithered");
 
-  c.routing.hash = lb.is_word("hash", "mix64") ? EcmpHash::mix64 : EcmpHash::murmur3_tuple;
-  c.routing.order =
-      lb.is_word("next_hops", "cabling") ? NextHopOrder::cabling : NextHopOrder::descending_peer;
-  c.routing.per_switch_seed = lb.boolean("per_switch_seed");
-  c.qps = static_cast<uint32_t>(lb.integer("qps"));
-  c.convergence_ps = lb.time("convergence").ps();
-  if (blocks.balancing == "flowlet") {
-    c.paths = PathChoice::flowlet;
-    c.path_count = static_cast<uint32_t>(lb.integer("paths"));
-    c.flowlet_gap_ps = lb.time("gap").ps();
-  } else if (blocks.balancing == "spray") {
-    c.paths = PathChoice::spray;
-    c.path_count = static_cast<uint32_t>(lb.integer("paths"));
-    c.round_robin = lb.is_word("choice", "round-robin");
-    if (c.recovery != LossRecovery::selective) {
-      throw UserError(blocks.balancing_pos,
-                      "load_balancing: spray reorders packets, which loss_recovery " +
-                          transport.text("loss_recovery") + " takes for losses",
-                      "set fabric.transport.loss_recovery: selective-repeat");
-    }
-  }
   c.routing.seed = blocks.seed;
   c.seed = blocks.seed;
+  const Registry& registry = Registry::instance();
+  registry.factory<CongestionSetup>("congestion", blocks.congestion)(blocks.congestion_params, c);
+  registry.factory<BalancingSetup>("load_balancing", blocks.balancing)(blocks, c);
   return c;
 }
 
@@ -881,28 +545,9 @@ const Doc kTransport{{"transport", "rocev2",
                       "go-back-N with a retransmission timer.",
                       "DESIGN section 5", transport_params()},
                      {}};
-const bool kOthers = (register_congestion_models(), true);
-const Doc kFlowlet{{"load_balancing", "flowlet",
-                    "A queue pair keeps its path while it sends; after a gap it takes another.",
-                    "LetFlow, NSDI'17", flowlet_params()},
-                   {}};
-const Doc kSpray{{"load_balancing", "spray",
-                  "Every packet takes a path of its own: its source port is chosen anew. Needs "
-                  "loss_recovery: selective-repeat.",
-                  "B: S21; UET", spray_params()},
-                 {}};
-const Doc kNone{
+const RegisterModel<CongestionSetup> kNone{
     {"congestion", "none", "Senders run at line rate; only PFC holds them back.", "pains #47", {}},
-    {}};
-const Doc kDcqcn{{"congestion", "dcqcn",
-                  "DCQCN: RED-style marks at the switch, notifications from the receiver, "
-                  "multiplicative cuts and staged increases at the sender.",
-                  "SIGCOMM'15; vendor order as in protocols 5.3", dcqcn_params()},
-                 {}};
-const Doc kEcmp{{"load_balancing", "ecmp",
-                 "Each flow takes one of the shortest paths, chosen per switch by a hash.",
-                 "protocols 5.7", ecmp_params()},
-                {}};
+    [](const Params&, PacketConfig& config) { config.congestion = CongestionControl::none; }};
 const Doc kBuffer{{"switch", "shared-buffer", "One packet buffer per switch, shared by its ports.",
                    "DESIGN section 5", buffer_params()},
                   {}};

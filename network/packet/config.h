@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "network/packet/hpcc.h"
 #include "network/packet/timely.h"
 #include "network/routing.h"
+#include "network/source_routes.h"
 #include "sim/params.h"
 
 namespace trainyard {
@@ -54,6 +56,7 @@ struct PacketConfig {
   int64_t reorder_window = 32;      ///< selective: packets overtaken before one counts as lost
   int64_t selective_window = 1024;  ///< selective: packets in flight at most
   int64_t send_delay_ps = 0;        ///< from the posting of a message to its first byte
+  int64_t receive_delay_ps = 0;     ///< from the last byte in the NIC until the host sees it
   int64_t receive_bps = 0;          ///< 0: the host takes data as fast as it comes
   int64_t receive_buffer = 0;       ///< of the NIC; pauses are sent at a half, resumes at a quarter
   bool persistent_qps = true;
@@ -94,6 +97,7 @@ struct PacketConfig {
   std::array<uint32_t, kMaxClasses> weights{1, 1, 1, 1};
 
   RoutingConfig routing;
+  SourceRoutesConfig routes;
   PathChoice paths = PathChoice::per_flow;
   uint32_t path_count = 1;   ///< flowlet, spray: paths per queue pair
   bool round_robin = false;  ///< spray: in turn instead of at random
@@ -105,10 +109,7 @@ struct PacketConfig {
 
 /// The blocks of a scenario that describe the packet engine: category and parameters.
 const std::vector<ParamSpec>& transport_params();
-const std::vector<ParamSpec>& dcqcn_params();
-const std::vector<ParamSpec>& ecmp_params();
-const std::vector<ParamSpec>& flowlet_params();
-const std::vector<ParamSpec>& spray_params();
+const std::vector<ParamSpec>& ecmp_params();  ///< those that every load balancing has
 const std::vector<ParamSpec>& buffer_params();
 const std::vector<ParamSpec>& pfc_params();
 const std::vector<ParamSpec>& ecn_params();
@@ -124,8 +125,14 @@ struct PacketBlocks {
   const Params& pfc;
   const Params& ecn;
   uint64_t seed = 1;
-  SourcePos balancing_pos{};  ///< of the block
+  SourcePos balancing_pos{};          ///< of the block
+  std::vector<PinnedRoute> pinned{};  ///< load_balancing: pinned
 };
+
+/// Factories of the categories "congestion" and "load_balancing": what the parameters of a kind
+/// change in a configuration that has everything else. Throw UserError on contradictions.
+using CongestionSetup = std::function<void(const Params& params, PacketConfig& config)>;
+using BalancingSetup = std::function<void(const PacketBlocks& blocks, PacketConfig& config)>;
 
 /// Combines checked blocks. Throws UserError on contradictions (Kmin above Kmax, payload with
 /// header above 65,535 bytes, ...).

@@ -17,6 +17,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
+
+#include "sim/params.h"
 
 namespace trainyard {
 
@@ -242,5 +245,10 @@ class Dcqcn {
   int stage_ = 0, byte_stage_ = 0;
   bool active_ = false, alpha_notified_ = false, cut_pending_ = false;
 };
+
+/// Parameters of congestion: dcqcn, and what they come to (dcqcn.cpp).
+const std::vector<ParamSpec>& dcqcn_params();
+/// Throws UserError when initial_alpha is no number from 0 to 1.
+DcqcnParams make_dcqcn_params(const Params& params);
 
 }  // namespace trainyard

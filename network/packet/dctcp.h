@@ -14,6 +14,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
+
+#include "sim/params.h"
 
 namespace trainyard {
 
@@ -90,5 +93,9 @@ class Dctcp {
   int64_t marks_ = 0, batch_ = 1;
   bool reduced_ = false;
 };
+
+/// Parameters of congestion: dctcp, and what they come to (dctcp.cpp).
+const std::vector<ParamSpec>& dctcp_params();
+DctcpParams make_dctcp_params(const Params& params);
 
 }  // namespace trainyard

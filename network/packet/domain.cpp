@@ -3,6 +3,7 @@
 #include "network/packet/domain.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "network/packet/domain_dice.h"
@@ -43,10 +44,7 @@ Time PacketDomain::advance(Time limit, std::vector<Completion>& out) {
     rests = may_rest && idle();
     if (rests) break;
   }
-  std::stable_sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
-                   [](const Completion& a, const Completion& b) {
-                     return a.id != b.id ? a.id < b.id : a.what < b.what;
-                   });
+  sort_completions(out, before);
   completions_ = nullptr;
   if (out.size() == before && !rests && limit != Time::infinity()) {
     now_ = std::max(now_, limit.ps());
@@ -157,13 +155,25 @@ void PacketDomain::on_start(uint32_t si) {
 bool PacketDomain::is_lost(Port& p, const Packet& packet) {
   if (p.doomed > 0) {
     --p.doomed;
-    p.lossy = p.loss_q32 != 0 || p.down || p.doomed > 0;
+    p.lossy = p.loss_q32 != 0 || p.down || p.doomed > 0 || p.drops_nth;
     return true;
   }
   dice_draws_ += p.loss_q32 != 0 ? 1 : 0;
-  return p.down ||
+  const bool nth = p.drops_nth && is_nth(p, packet);
+  return p.down || nth ||
          ((p.loss_kinds >> packet.type & 1) != 0 &&
           dice_below(dice(config_.seed, kDiceLoss, p.global, p.loss_draws++), p.loss_q32));
+}
+
+/// Counts a packet for the faults that lose every n-th one.
+[[gnu::noinline]] bool PacketDomain::is_nth(const Port& p, const Packet& packet) {
+  const auto pi = static_cast<uint32_t>(&p - ports_.data());
+  bool lost = false;
+  for (NthDrop& d : drops_) {
+    if (d.port != pi || (d.kinds >> packet.type & 1) == 0) continue;
+    lost = ++d.seen % d.every == 0 || lost;
+  }
+  return lost;
 }
 
 void PacketDomain::on_arrive(uint32_t pi) {
@@ -543,6 +553,30 @@ void PacketDomain::fill_data(uint32_t k, uint32_t qi, int64_t seq, uint32_t stat
   }
 }
 
+/// The next packet of a queue pair, which has one.
+[[gnu::always_inline]] inline uint32_t PacketDomain::send_next(uint32_t qi) {
+  QueuePair& q = qps_[qi];
+  const uint32_t k = new_packet();
+  const uint32_t state = q.send_transfer;
+  fill_data(k, qi, q.next, state);
+  if (q.next < q.high_water) {
+    ++records_[states_[state].record].retransmitted;
+    ++totals_.retransmitted;
+  }
+  const Packet& packet = packets_[k];
+  q.next += selective() ? config_.payload : packet.wire - config_.header;
+  q.high_water = std::max(q.high_water, q.next);
+  if (q.next == states_[state].end) {
+    q.send_transfer = states_[state].next;
+    if (q.next == q.posted && !(selective() && !selective_[qi].repeat.empty())) deactivate(qi);
+  }
+  if (config_.dcqcn.byte_counter != 0 && config_.congestion == CongestionControl::dcqcn &&
+      q.controlled && dcqcn_[qi].sent(config_.dcqcn, packet.wire)) {
+    set_rate(qi, dcqcn_[qi].rate(), dcqcn_[qi].target(), false);
+  }
+  return k;
+}
+
 uint32_t PacketDomain::take_from_nic(uint32_t pi) {
   Port& p = ports_[pi];
   bool all_paused = true;
@@ -558,13 +592,11 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
   if (all_paused || !p.sending) return kNil;
   // Round robin: first eligible queue pair after the one served last.
   Sender& sender = senders_[p.sender];
+  if (sender.paced) return take_paced(pi);
   auto& active = sender.active;
   size_t at = 0;
   if (sender.last_served != kNil) {
-    at = static_cast<size_t>(
-        std::upper_bound(active.begin(), active.end(), sender.last_served,
-                         [&](uint32_t rank, uint32_t other) { return rank < qps_[other].rank; }) -
-        active.begin());
+    at = static_cast<size_t>(position(active, sender.last_served + 1) - active.begin());
   }
   int64_t soonest = kNever;
   for (size_t i = 0; i < active.size(); ++i, ++at) {
@@ -596,29 +628,78 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
         continue;
       }
     }
-    const uint32_t k = new_packet();
-    const uint32_t state = q.send_transfer;
-    fill_data(k, qi, q.next, state);
-    if (q.next < q.high_water) {
-      ++records_[states_[state].record].retransmitted;
-      ++totals_.retransmitted;
+    return send_next(qi);
+  }
+  if (soonest != kNever) schedule_transmit(pi, soonest);
+  return kNil;
+}
+
+/// A queue pair has become active, or has another send time.
+void PacketDomain::pace(Sender& s, uint32_t qi) {
+  const int64_t at = qps_[qi].next_send;
+  if (at > now_) {
+    s.later.emplace_back(at, qi);
+    std::push_heap(s.later.begin(), s.later.end(), std::greater<>());
+    return;
+  }
+  const auto place = position(s.due, qps_[qi].rank);
+  if (place == s.due.end() || *place != qi) s.due.insert(place, qi);
+}
+
+/// take_from_nic() for many queue pairs: the same choice without a look at those whose time has
+/// not come.
+uint32_t PacketDomain::take_paced(uint32_t pi) {
+  Sender& s = senders_[ports_[pi].sender];
+  const auto is_old = [&](const std::pair<int64_t, uint32_t>& entry) {
+    const QueuePair& q = qps_[entry.second];
+    return !q.is_active || q.port != pi || q.next_send != entry.first;
+  };
+  while (!s.later.empty()) {
+    const auto entry = s.later.front();
+    const bool old = is_old(entry);
+    if (!old && entry.first > now_) break;
+    std::pop_heap(s.later.begin(), s.later.end(), std::greater<>());
+    s.later.pop_back();
+    if (!old) pace(s, entry.second);
+  }
+  size_t at = 0;
+  if (s.last_served != kNil) {
+    at = static_cast<size_t>(position(s.due, s.last_served + 1) - s.due.begin());
+  }
+  for (size_t left = s.due.size(); left > 0; --left) {
+    if (at >= s.due.size()) at = 0;
+    const uint32_t qi = s.due[at];
+    const QueuePair& q = qps_[qi];
+    if (q.next_send > now_) {
+      s.due.erase(s.due.begin() + static_cast<std::ptrdiff_t>(at));
+      pace(s, qi);
+      continue;
     }
-    const Packet& packet = packets_[k];
-    q.next += selective() ? config_.payload : packet.wire - config_.header;
-    q.high_water = std::max(q.high_water, q.next);
-    if (q.next == states_[state].end) {
-      q.send_transfer = states_[state].next;
-      if (q.next == q.posted && !(selective() && !selective_[qi].repeat.empty())) {
-        q.is_active = false;
-        active.erase(active.begin() + static_cast<std::ptrdiff_t>(at));
-        p.sending = !active.empty();
-      }
+    if ((classes_ > 1 && lane(pi, q.traffic_class).paused) || q.next == q.posted ||
+        (q.window != 0 && q.next - q.una >= window_of(q, qi))) {
+      ++at;
+      continue;
     }
-    if (config_.dcqcn.byte_counter != 0 && config_.congestion == CongestionControl::dcqcn &&
-        q.controlled && dcqcn_[qi].sent(config_.dcqcn, packet.wire)) {
-      set_rate(qi, dcqcn_[qi].rate(), dcqcn_[qi].target(), false);
+    s.last_served = q.rank;
+    const uint32_t k = send_next(qi);
+    // At line rate its time has come when the port is free again.
+    if (q.rate < q.line && q.is_active) {
+      s.due.erase(s.due.begin() + static_cast<std::ptrdiff_t>(at));
+      pace(s, qi);
     }
     return k;
+  }
+  int64_t soonest = kNever;
+  if (s.due.empty() && classes_ == 1 && config_.window == WindowRule::none &&
+      config_.congestion != CongestionControl::hpcc) {
+    if (!s.later.empty()) soonest = s.later.front().first;
+  } else {
+    for (const uint32_t qi : s.active) {
+      const QueuePair& q = qps_[qi];
+      if (classes_ > 1 && lane(pi, q.traffic_class).paused) continue;
+      if (q.next == q.posted || (q.window != 0 && q.next - q.una >= window_of(q, qi))) continue;
+      if (q.next_send > now_) soonest = std::min(soonest, q.next_send);
+    }
   }
   if (soonest != kNever) schedule_transmit(pi, soonest);
   return kNil;
@@ -777,7 +858,10 @@ void PacketDomain::receive_in_order(QueuePair& q, int64_t bytes, int64_t payload
   r.transmissions += q.receive_transmissions;
   q.receive_packets = q.receive_transmissions = 0;
   q.receive_transfer = states_[current].next;
-  complete(current, Completion::What::delivered);
+  if (config_.receive_delay_ps > 0)
+    set_timer(now_ + config_.receive_delay_ps, kHostSees, current, 0);
+  else
+    complete(current, Completion::What::delivered);
 }
 
 /// What every data packet at its receiver is counted for, and what its mark leads to.
@@ -944,18 +1028,33 @@ void PacketDomain::activate(uint32_t qi) {
   if (q.is_active) return;
   if (q.next == q.posted && !(selective() && !selective_[qi].repeat.empty())) return;
   q.is_active = true;
-  auto& active = senders_[ports_[q.port].sender].active;
+  Sender& sender = senders_[ports_[q.port].sender];
+  auto& active = sender.active;
   active.insert(position(active, q.rank), qi);
   ports_[q.port].sending = true;
+  if (sender.paced) {
+    pace(sender, qi);
+  } else if (active.size() >= kPacedFrom && !selective()) {
+    sender.paced = true;
+    for (const uint32_t other : active) pace(sender, other);
+  }
 }
 
 void PacketDomain::deactivate(uint32_t qi) {
   QueuePair& q = qps_[qi];
   if (!q.is_active) return;
   q.is_active = false;
-  auto& active = senders_[ports_[q.port].sender].active;
+  Sender& sender = senders_[ports_[q.port].sender];
+  auto& active = sender.active;
   active.erase(position(active, q.rank));
   ports_[q.port].sending = !active.empty();
+  if (!sender.paced) return;
+  const auto place = position(sender.due, q.rank);
+  if (place != sender.due.end() && *place == qi) sender.due.erase(place);
+  if (active.size() > kPacedTo) return;
+  sender.paced = false;
+  sender.due.clear();
+  sender.later.clear();
 }
 
 void PacketDomain::complete(uint32_t state, Completion::What what) {
@@ -966,12 +1065,10 @@ void PacketDomain::complete(uint32_t state, Completion::What what) {
     left = static_cast<uint8_t>(left - (delivered ? 1 : 16));
     if ((delivered ? left & 15 : left >> 4) != 0) return;
   }
-  if (delivered) {
-    records_[id].delivered = Time::ps(now_);
-  } else {
-    records_[id].acknowledged = Time::ps(now_);
-    --outstanding_;
-  }
+  // The last ACK may be back before the receiving host has seen the message.
+  TransferRecord& r = records_[id];
+  if ((delivered ? r.acknowledged : r.delivered) > r.start) --outstanding_;
+  (delivered ? r.delivered : r.acknowledged) = Time::ps(now_);
   const uint32_t qi = states_[state].qp;
   trace(delivered ? kTraceDelivered : kTraceAcked, qi, states_[state].end - qps_[qi].base,
         qps_[qi].dice_object, static_cast<uint64_t>(states_[state].end));

@@ -72,6 +72,7 @@ struct FabricChange {
     link_up,       ///< as built
     link_rate,     ///< both directions run at value_q32 / 2^32 of the rate they were built with
     link_loss,     ///< both directions lose packets with probability value_q32 / 2^32
+    link_drops,    ///< each direction loses every value_q32-th packet of `kinds`; 0: none
     receive_rate,  ///< the host at the `a` end takes data in at `rate_bps` only; 0: at line rate
     storm_on,      ///< the host at the `a` end sends pauses without end (a broken NIC)
     storm_off
@@ -81,7 +82,8 @@ struct FabricChange {
   uint32_t link = 0;  ///< of the topology
   uint64_t value_q32 = 0;
   int64_t rate_bps = 0;
-  /// link_loss: what is lost, a sum of these. Pauses survive errors unless they are named.
+  /// link_loss, link_drops: what is lost, a sum of these; each sum of link_drops counts on its own.
+  /// Pauses survive errors unless they are named.
   enum Kinds : uint8_t { data = 1, acks = 2, nacks = 4, cnps = 8, pauses = 16, resumes = 32 };
   uint8_t kinds = data | acks | nacks | cnps;
 };
@@ -161,6 +163,8 @@ class PacketDomain {
  private:
   static constexpr uint32_t kNil = 0xffffffffU;
   static constexpr int64_t kNever = INT64_MAX;
+  // Active queue pairs of a NIC from which on they are kept by send time, and below which no more.
+  static constexpr size_t kPacedFrom = 9, kPacedTo = 4;
 
   // Order of events at one instant: changes of the fabric, new work, controller timers, arrivals,
   // then transmitters: one that falls due now chooses among all that has arrived by now. (An idle
@@ -180,6 +184,7 @@ class PacketDomain {
     kCycleCheck,    // index: 0
     kReroute,       // index: 0
     kNicWatchdog,   // index: lane
+    kHostSees,      // index: transfer state
   };
   static constexpr uint32_t kVersionBits = 28;
   static constexpr int kRankBits = 24;
@@ -267,6 +272,7 @@ class PacketDomain {
     uint64_t marked = 0, pauses = 0, drops = 0, loss_draws = 0;
     uint64_t mark_credit_q32 = 0;  // dithered marking
     uint8_t loss_kinds = 15;       // bits by packet type
+    bool drops_nth = false;        // drops_ has entries of it
     uint32_t doomed = 0;           // packets on the wire that were sent before the link came up
   };
   static_assert(sizeof(Port) == 256);
@@ -276,6 +282,12 @@ class PacketDomain {
     std::vector<uint32_t> active;  // queue pairs with unsent data, ascending in rank
     uint32_t last_served = kNil;   // rank
     uint32_t port = kNil;
+    // With many of them, which may go: every active one is in `due` (by rank; its pace allows it,
+    // or will when the port is free) or in `later`, a heap of send times in which old entries stay
+    // behind.
+    bool paced = false;
+    std::vector<uint32_t> due;
+    std::vector<std::pair<int64_t, uint32_t>> later;
     // Receive side: data that waits to be taken into the host.
     int64_t receive_bps = 0;  // 0: as fast as it comes
     List waiting;
@@ -369,6 +381,7 @@ class PacketDomain {
   void on_increase(uint32_t qp);
   void on_arrive(uint32_t port);
   bool is_lost(Port& p, const Packet& packet);
+  bool is_nth(const Port& p, const Packet& packet);
   void on_timeout(uint32_t qp);
   void on_change(uint32_t change);
   void on_timer(uint32_t rank, uint32_t arg);
@@ -389,6 +402,9 @@ class PacketDomain {
   uint32_t take_by_class(uint32_t port);
   uint32_t take_lane(uint32_t port, uint32_t traffic_class);
   uint32_t take_from_nic(uint32_t port);
+  uint32_t take_paced(uint32_t port);
+  uint32_t send_next(uint32_t qp);
+  void pace(Sender& sender, uint32_t qp);
   [[nodiscard]] bool has_work(uint32_t port) const;
   [[nodiscard]] int64_t nic_ready(uint32_t port) const;
   int64_t transmission_ps(Port& port, int64_t bytes) const;
@@ -530,6 +546,7 @@ class PacketDomain {
   std::unique_ptr<Routing> own_routing_;  // null: that of the registry
   Routing* routing_;
   DomainRegistry* const registry_;  // null: this domain is the whole network
+  SourceRoutes routes_;
 
   int64_t now_ = 0;
   EventQueue events_;
@@ -586,6 +603,13 @@ class PacketDomain {
   std::vector<uint32_t> scratch_path_;
   int64_t longest_bdp_ = -1, longest_rtt_ = -1;
 
+  /// Every n-th packet of some kinds on a port is lost.
+  struct NthDrop {
+    uint32_t port;
+    uint8_t kinds;
+    uint64_t every, seen;
+  };
+  std::vector<NthDrop> drops_;
   std::vector<FabricChange> changes_;
   struct LinkNews {
     int64_t at_ps;

@@ -59,7 +59,18 @@ void PacketDomain::on_change(uint32_t index) {
         Port& p = ports_[even + dir];
         p.loss_q32 = change.value_q32;
         p.loss_kinds = change.kinds;
-        p.lossy = p.loss_q32 != 0 || p.down || p.doomed > 0;
+        p.lossy = p.loss_q32 != 0 || p.down || p.doomed > 0 || p.drops_nth;
+      }
+      return;
+    case What::link_drops:
+      for (uint32_t port = even; port < even + 2; ++port) {
+        std::erase_if(drops_,
+                      [&](const NthDrop& d) { return d.port == port && d.kinds == change.kinds; });
+        if (change.value_q32 > 0) drops_.push_back({port, change.kinds, change.value_q32, 0});
+        Port& p = ports_[port];
+        p.drops_nth = std::any_of(drops_.begin(), drops_.end(),
+                                  [&](const NthDrop& d) { return d.port == port; });
+        p.lossy = p.loss_q32 != 0 || p.down || p.doomed > 0 || p.drops_nth;
       }
       return;
     case What::receive_rate: {
@@ -105,7 +116,7 @@ void PacketDomain::link_went(uint32_t port, bool up) {
     // Whatever is on the wire was sent before.
     for (uint32_t k = p.wire.head; k != kNil; k = packets_[k].next) ++p.doomed;
   }
-  p.lossy = p.loss_q32 != 0 || p.down || p.doomed > 0;
+  p.lossy = p.loss_q32 != 0 || p.down || p.doomed > 0 || p.drops_nth;
   if (up) return;
   if (p.from_host) ++senders_[p.sender].counters.link_downs;
   for (uint32_t c = 0; c < classes_; ++c) {

@@ -61,12 +61,14 @@ void PacketDomain::set_rate(uint32_t qi, int64_t rate, int64_t target, bool cut)
   QueuePair& q = qps_[qi];
   if (config_.congestion == CongestionControl::hpcc && q.pace_bytes > 0) {
     // HPCC alone moves the send time that is pending.
-    const int64_t pace =
+    const int64_t pace_time =
         transmission_time(Bytes(q.pace_bytes), Rate::bps(rate), Time::ps(config_.resolution_ps))
             .ps();
-    q.next_send += pace - q.pace_time;
+    q.next_send += pace_time - q.pace_time;
+    Sender& sender = senders_[ports_[q.port].sender];
+    if (sender.paced && q.is_active) pace(sender, qi);
     q.pace_rate = rate;
-    q.pace_time = pace;
+    q.pace_time = pace_time;
   }
   q.rate = rate;
   ++totals_.rate_changes;
@@ -315,6 +317,8 @@ uint32_t PacketDomain::timer_rank(TimerKind kind, uint32_t index) const {
     case kCycleCheck:
     case kReroute:
       return 0;
+    case kHostSees:
+      return index;
     case kServed:
       return ports_[senders_[index].port].rank * classes_;
     default:
@@ -324,6 +328,7 @@ uint32_t PacketDomain::timer_rank(TimerKind kind, uint32_t index) const {
 
 uint32_t PacketDomain::timer_index(TimerKind kind, uint32_t rank) const {
   if (kind == kCycleCheck || kind == kReroute) return 0;
+  if (kind == kHostSees) return rank;
   const uint32_t even = rank_index_.at(rank / classes_ & ~1U);
   const uint32_t port = even + (rank / classes_ & 1U);
   return kind == kServed ? ports_[port].sender : port * classes_ + rank % classes_;
@@ -367,6 +372,9 @@ void PacketDomain::on_timer(uint32_t rank, uint32_t arg) {
       return;
     case kReroute:
       reroute();
+      return;
+    case kHostSees:
+      complete(index, Completion::What::delivered);
       return;
     case kNicWatchdog: {
       LaneState& state = lane_states_[index];

@@ -69,7 +69,12 @@ uint64_t PacketDomain::hash_state(Hash128& h) const {
     list(p.control, false);
     h.add(p.turn);
     h.add(p.mark_credit_q32);
-    if (p.sender != kNil) h.add(senders_[p.sender].last_served);
+    if (p.sender != kNil) {
+      const Sender& s = senders_[p.sender];
+      h.add(s.last_served);
+      h.add(static_cast<uint64_t>(s.paced));
+      for (const uint32_t qi : s.due) h.add(qi);
+    }
     for (uint32_t c = 0; c < classes_; ++c) {
       const Lane& l = lane(pi, c);
       list(l.data, false);
@@ -285,6 +290,12 @@ void PacketDomain::jump(int64_t limit) {
     list(p.control);
     if (p.busy_until > before) p.busy_until += skip;
     if (p.wake != kNever) p.wake += skip;
+    if (p.sender != kNil) {
+      // As the send times that they repeat; old entries stay old.
+      for (auto& entry : senders_[p.sender].later) {
+        if (entry.first > before) entry.first += skip;
+      }
+    }
     transmissions += static_cast<uint64_t>(k) * (p.packets - c.packets);
     by(p.packets, c.packets);
     by(p.pauses, c.pauses);

@@ -151,7 +151,7 @@ std::vector<LinkRecord> PacketDomain::links() const {
 }
 
 int64_t PacketDomain::no_delivery_before() const {
-  if (starts_pending_ > 0 || changes_pending_ > 0) return now_;
+  if (starts_pending_ > 0 || changes_pending_ > 0 || config_.receive_delay_ps > 0) return now_;
   int64_t first = kNever;
   for (const QueuePair& q : qps_) {
     if (q.receive_transfer == kNil) continue;

@@ -22,7 +22,8 @@ PacketDomain::PacketDomain(const Topology& topology, const PacketConfig& config,
       own_routing_(registry == nullptr ? std::make_unique<Routing>(topology, config.routing)
                                        : nullptr),
       routing_(registry == nullptr ? own_routing_.get() : &registry->routing()),
-      registry_(registry) {
+      registry_(registry),
+      routes_(topology, config.routing, config.routes) {
   TRAINYARD_ASSERT(classes_ >= 1 && classes_ <= kMaxClasses && config_.qps <= kMaxQps);
   selective_window_ = static_cast<int64_t>(
       std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(64, config_.selective_window))));
@@ -144,7 +145,7 @@ uint32_t PacketDomain::visit(uint32_t global_port) {
 
 uint32_t PacketDomain::add_path(const FlowTuple& tuple, uint32_t& hops) {
   scratch_path_.clear();
-  routing_->path(tuple, scratch_path_);
+  routes_.path(*routing_, tuple, scratch_path_);
   hops = static_cast<uint32_t>(scratch_path_.size());
   const auto first = static_cast<uint32_t>(paths_.size());
   for (const uint32_t gp : scratch_path_) paths_.push_back(visit(gp));

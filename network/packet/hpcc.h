@@ -19,8 +19,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "network/packet/int_hop.h"
+#include "sim/params.h"
 
 namespace trainyard {
 
@@ -237,5 +239,9 @@ class Hpcc {
   int64_t last_update_seq_ = 0;
   int stage_ = 0, n_ = 0;
 };
+
+/// Parameters of congestion: hpcc, and what they come to (hpcc.cpp).
+const std::vector<ParamSpec>& hpcc_params();
+HpccParams make_hpcc_params(const Params& params);
 
 }  // namespace trainyard

@@ -16,6 +16,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
+
+#include "sim/params.h"
 
 namespace trainyard {
 
@@ -101,5 +104,10 @@ class Timely {
   int64_t last_update_seq_ = 0;
   int stage_ = 0;
 };
+
+/// Parameters of congestion: timely, and what they come to (timely.cpp).
+const std::vector<ParamSpec>& timely_params();
+/// Throws UserError when t_low is above t_high.
+TimelyParams make_timely_params(const Params& params);
 
 }  // namespace trainyard

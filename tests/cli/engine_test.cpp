@@ -83,7 +83,7 @@ TEST_F(EngineCli, RefusesByName) {
   expect_error(run_with("flow", "x", {"--set", "output.telemetry.links=10us"}), 2,
                {"the flow engine keeps no time series of links"});
   expect_error(run_with("flow", "x", {"--set", "fabric.transport.load_balancing.qps=4"}), 2,
-               {"the flow engine models load_balancing: ecmp with qps: 1 only"});
+               {"the flow engine gives a connection one path"});
 }
 
 TEST_F(EngineCli, ExplainVersionAndPlanNameIt) {

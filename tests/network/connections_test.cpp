@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "network/engine.h"
 #include "tests/network/network_test_util.h"
 
 namespace trainyard {
@@ -19,25 +20,6 @@ using Kind = FabricChange::Kind;
 constexpr int64_t kUs = 1'000'000;
 constexpr int64_t kT = 80'000;
 constexpr int64_t kA = 4'800;
-
-Scenario bare(const Settings& more = {}) {
-  Scenario s({{"transport.payload", "1000B"},
-              {"transport.header", "0B"},
-              {"transport.ack_size", "60B"},
-              {"transport.retransmit_timeout", "100us"},
-              {"transport.retry_limit", "100"}});
-  for (const auto& [name, text] : more) s.set(name, text);
-  return s;
-}
-
-FabricChange change(Kind kind, uint32_t link, int64_t at_ps, uint64_t value = 0) {
-  FabricChange c;
-  c.kind = kind;
-  c.link = link;
-  c.at = Time::ps(at_ps);
-  c.value_q32 = value;
-  return c;
-}
 
 FabricChange receive_rate(uint32_t link, int64_t at_ps, int64_t bps) {
   FabricChange c = change(Kind::receive_rate, link, at_ps);
@@ -419,6 +401,85 @@ TEST(Connections, slow_AMillionQueuedFlowsInTwoGibibytes) {
     std::printf("%s: %ld MB more, peak %ld MB\n", qps, used / 1'000'000, peak_bytes() / 1'000'000);
     EXPECT_LT(peak_bytes(), int64_t{2} << 30) << qps;
   }
+}
+
+// --- the receiving host --------------------------------------------------------------------------
+
+// The host sees a message later; ACKs, and all that the wire does, stay as they were. So it is in
+// the engines without packets.
+TEST(Connections, TheHostSeesAMessageAfterTheReceiveDelay) {
+  const std::vector<Flow> flows{{0, 1, 20'000, {}, 0}, {0, 1, 5'000, {}, 0}, {2, 1, 700, {}, 0}};
+  const Topology t = star(3);
+  const auto outcome = [&](const std::string& name, const char* delay) {
+    const auto fabric = Registry::instance().factory<EngineFactory>("engine", name)(
+        t, bare({{"transport.receive_delay", delay}}).make(),
+        Params(Registry::instance().get("engine", name).params));
+    for (const Flow& f : flows) {
+      Transfer transfer;
+      transfer.src = f.src;
+      transfer.dst = f.dst;
+      transfer.size = Bytes(f.bytes);
+      fabric->start(transfer, f.start);
+    }
+    std::vector<Completion> out;
+    while (fabric->next_event() != Time::infinity()) {
+      fabric->advance(Time::infinity(), out);
+      // Until its host has seen it, a message is outstanding, acknowledged or not.
+      size_t open = 0;
+      for (const auto& r : fabric->transfers()) {
+        open += r.delivered > r.start && r.acknowledged > r.start ? 0 : 1;
+      }
+      EXPECT_EQ(fabric->outstanding(), open);
+    }
+    EXPECT_EQ(out.size(), 6U);
+    fabric->check_conservation();
+    return fabric->transfers();
+  };
+  for (const char* name : {"packet", "flow", "analytic"}) {
+    const auto now = outcome(name, "0ns");
+    for (const auto& [delay, ps] :
+         std::vector<std::pair<const char*, int64_t>>{{"300ns", 300'000}, {"9us", 9 * kUs}}) {
+      const auto later = outcome(name, delay);
+      for (size_t i = 0; i < flows.size(); ++i) {
+        EXPECT_EQ((later[i].delivered - now[i].delivered).ps(), ps) << name;
+        EXPECT_EQ(later[i].acknowledged, now[i].acknowledged) << name;
+      }
+    }
+  }
+}
+
+// --- plug-ins ------------------------------------------------------------------------------------
+
+// A controller of this file: DCTCP with a gain of its own. Its registration is all that the engine
+// needs to know.
+const RegisterModel<CongestionSetup> kPlugIn{
+    {"congestion",
+     "test-dctcp",
+     "DCTCP with the gain as a parameter of another name.",
+     "tests/network/connections_test.cpp",
+     {{"gain", ParamType::real, "1/2", "0.001", "1", {}, "gain of alpha", "a test"}}},
+    [](const Params& params, PacketConfig& config) {
+      Params dctcp(dctcp_params());
+      dctcp.set("g", params.text("gain"), {});
+      config.congestion = CongestionControl::dctcp;
+      config.dctcp = make_dctcp_params(dctcp);
+    }};
+
+TEST(Connections, ACongestionControllerIsARegistration) {
+  const Topology t = star(5);
+  const auto run_with = [&](const Scenario& scenario) {
+    Scenario s = scenario;
+    s.set("ecn.kmin", "5KB").set("ecn.kmax", "20KB");
+    std::vector<Flow> flows;
+    for (uint32_t i = 0; i < 4; ++i) flows.push_back({i, 4, 500'000, {}, 0});
+    return run(t, s.make(), flows);
+  };
+  const Outcome known = run_with(bare().set("congestion", "dctcp").set("cc.g", "1/4"));
+  const Outcome same = run_with(bare().set("congestion", "test-dctcp").set("cc.gain", "1/4"));
+  const Outcome other = run_with(bare().set("congestion", "test-dctcp"));
+  EXPECT_GT(known.rates.size(), 10U);
+  expect_same(known, same);
+  EXPECT_NE(known.fingerprint, other.fingerprint);
 }
 
 }  // namespace

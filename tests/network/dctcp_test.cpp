@@ -8,7 +8,6 @@
 
 #include <gtest/gtest.h>
 
-#include "network/packet/congestion_params.h"
 #include "tests/network/fluid_test_util.h"
 
 namespace trainyard {

@@ -9,7 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include "network/packet/congestion_params.h"
 #include "sim/registry.h"
 #include "tests/network/fluid_test_util.h"
 
@@ -476,7 +475,6 @@ TEST(Hpcc, Parameters) {
 // Announced, every parameter of the three controllers says what it is, and its bounds and its
 // default are accepted.
 TEST(Hpcc, ControllersDocumentThemselves) {
-  register_congestion_models();
   for (const char* name : {"hpcc", "timely", "dctcp"}) {
     const ModelDoc& doc = Registry::instance().get("congestion", name);
     EXPECT_FALSE(doc.help.empty() || doc.source.empty()) << name;

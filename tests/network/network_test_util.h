@@ -196,9 +196,19 @@ class Scenario {
 
 /// HPCC ns-3's sizes: 1000 B payload, 48 B header, 60 B ACK.
 inline Scenario hpcc_sizes() {
-  return Scenario({{"transport.payload", "1000B"},
-                {"transport.header", "48B"},
-                {"transport.ack_size", "60B"}});
+  return Scenario(
+      {{"transport.payload", "1000B"}, {"transport.header", "48B"}, {"transport.ack_size", "60B"}});
+}
+
+/// Packets of 1000 B without a header, timeouts of 100 us: figures that can be counted by hand.
+inline Scenario bare(const Settings& more = {}) {
+  Scenario s({{"transport.payload", "1000B"},
+              {"transport.header", "0B"},
+              {"transport.ack_size", "60B"},
+              {"transport.retransmit_timeout", "100us"},
+              {"transport.retry_limit", "100"}});
+  for (const auto& [name, text] : more) s.set(name, text);
+  return s;
 }
 
 struct Flow {
@@ -215,6 +225,26 @@ inline TransferId start(PacketFabric& fabric, const Flow& f) {
   t.size = Bytes(f.bytes);
   t.channel = f.channel;
   return fabric.start(t, f.start);
+}
+
+/// A change of one link.
+inline FabricChange change(FabricChange::Kind kind, uint32_t link, int64_t at_ps,
+                           uint64_t value = 0) {
+  FabricChange c;
+  c.kind = kind;
+  c.link = link;
+  c.at = Time::ps(at_ps);
+  c.value_q32 = value;
+  return c;
+}
+
+/// Everything of `kinds` on `link` is lost if it arrives in [from, to].
+inline void lose(PacketFabric& fabric, uint32_t link, int64_t from_ps, int64_t to_ps,
+                 uint8_t kinds) {
+  FabricChange on = change(FabricChange::Kind::link_loss, link, from_ps, uint64_t{1} << 32);
+  on.kinds = kinds;
+  fabric.schedule(on);
+  fabric.schedule(change(FabricChange::Kind::link_loss, link, to_ps + 1));
 }
 
 /// Runs until nothing is left to happen, timers included, and checks the balances.
@@ -267,7 +297,9 @@ inline Outcome run(const Topology& topology, const PacketConfig& config,
 }
 
 /// Flow completion time up to the last ACK.
-inline int64_t fct_ps(const TransferRecord& r) { return (r.acknowledged - r.start).ps(); }
+inline int64_t fct_ps(const TransferRecord& r) {
+  return (r.acknowledged - r.start).ps();
+}
 
 inline const LinkRecord& link_between(const Outcome& o, const std::string& from,
                                       const std::string& to) {

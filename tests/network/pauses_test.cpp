@@ -19,31 +19,10 @@ constexpr int64_t kUs = 1'000'000;
 constexpr int64_t kFrame = 6'720;  // ps on the wire
 constexpr int64_t kT = 80'000;
 
-Scenario bare(const Settings& more = {}) {
-  Scenario s({{"transport.payload", "1000B"},
-              {"transport.header", "0B"},
-              {"transport.ack_size", "60B"},
-              {"transport.retransmit_timeout", "100us"},
-              {"transport.retry_limit", "100"},
-              {"ecn.mark_at", "off"}});
+Scenario unmarked(const Settings& more = {}) {
+  Scenario s = bare({{"ecn.mark_at", "off"}});
   for (const auto& [name, text] : more) s.set(name, text);
   return s;
-}
-
-FabricChange change(Kind kind, uint32_t link, int64_t at_ps, uint64_t value = 0) {
-  FabricChange c;
-  c.kind = kind;
-  c.link = link;
-  c.at = Time::ps(at_ps);
-  c.value_q32 = value;
-  return c;
-}
-
-void lose(PacketFabric& fabric, uint32_t link, int64_t from_ps, int64_t to_ps, uint8_t kinds) {
-  FabricChange on = change(Kind::link_loss, link, from_ps, uint64_t{1} << 32);
-  on.kinds = kinds;
-  fabric.schedule(on);
-  fabric.schedule(change(Kind::link_loss, link, to_ps + 1));
 }
 
 std::vector<Flow> incast(uint32_t senders, int64_t bytes) {
@@ -82,7 +61,8 @@ TEST(Pauses, QuantaExpireAndRefreshToThePicosecond) {
                          Row{8 * kUs, 18 * kUs, 15'360'000, FabricChange::resumes, 1},
                          Row{12 * kUs, 15 * kUs, 12 * kUs, FabricChange::pauses, 2}}) {
     const Topology t = star(2);
-    PacketFabric fabric(t, bare({{"pfc.pause", "quanta"}, {"pfc.pause_quanta", "2000"}}).make());
+    PacketFabric fabric(t,
+                        unmarked({{"pfc.pause", "quanta"}, {"pfc.pause_quanta", "2000"}}).make());
     std::vector<PauseRecord> pauses;
     fabric.record_pauses(&pauses);
     fabric.schedule(change(Kind::storm_on, 1, 10 * kUs));
@@ -104,7 +84,7 @@ TEST(Pauses, QuantaExpireAndRefreshToThePicosecond) {
 // 1.00672 us, before its first packet, which then leaves the switch at 1.00672 + 10.24 us.
 TEST(Pauses, AFlowGoesOnWhenTheQuantaEnd) {
   const Topology t = star(2);
-  PacketFabric fabric(t, bare({{"pfc.pause", "quanta"}, {"pfc.pause_quanta", "2000"}}).make());
+  PacketFabric fabric(t, unmarked({{"pfc.pause", "quanta"}, {"pfc.pause_quanta", "2000"}}).make());
   fabric.schedule(change(Kind::storm_on, 1, 0));
   fabric.schedule(change(Kind::storm_off, 1, kUs));
   lose(fabric, 1, 2 * kUs, 3 * kUs, FabricChange::resumes);
@@ -117,11 +97,11 @@ TEST(Pauses, AFlowGoesOnWhenTheQuantaEnd) {
 TEST(Pauses, ALostResumeStopsALinkForEverWithoutQuanta) {
   for (const char* pause : {"until-resume", "quanta"}) {
     const Topology t = star(5);
-    PacketFabric fabric(t, bare({{"pfc.mode", "static"},
-                                 {"pfc.xoff", "20KB"},
-                                 {"pfc.pause", pause},
-                                 {"pfc.pause_quanta", "2000"},
-                                 {"transport.retry_limit", "5"}})
+    PacketFabric fabric(t, unmarked({{"pfc.mode", "static"},
+                                     {"pfc.xoff", "20KB"},
+                                     {"pfc.pause", pause},
+                                     {"pfc.pause_quanta", "2000"},
+                                     {"transport.retry_limit", "5"}})
                                .make());
     // From before the first resume to long after the last.
     lose(fabric, 0, 0, 10'000 * kUs, FabricChange::resumes);
@@ -149,10 +129,10 @@ TEST(Pauses, ALostResumeStopsALinkForEverWithoutQuanta) {
 TEST(Pauses, WatchdogDropsOrForwardsAndRestores) {
   for (const char* action : {"drop", "forward"}) {
     const Topology t = star(3);
-    PacketFabric fabric(t, bare({{"pfc.watchdog", "50us"},
-                                 {"pfc.watchdog_action", action},
-                                 {"pfc.watchdog_restore", "30us"},
-                                 {"transport.window", "20000B"}})
+    PacketFabric fabric(t, unmarked({{"pfc.watchdog", "50us"},
+                                     {"pfc.watchdog_action", action},
+                                     {"pfc.watchdog_restore", "30us"},
+                                     {"transport.window", "20000B"}})
                                .make());
     fabric.schedule(change(Kind::storm_on, 1, 20 * kUs));
     fabric.schedule(change(Kind::storm_off, 1, 410 * kUs));
@@ -188,10 +168,10 @@ TEST(Pauses, WatchdogDropsOrForwardsAndRestores) {
 TEST(Pauses, AStormIsContained) {
   for (const bool nic : {true, false}) {
     const Topology t = star(3);
-    Scenario scenario = bare({{"pfc.watchdog", "200ms"},
-                              {"pfc.watchdog_restore", "1s"},
-                              {"transport.retransmit_timeout", "67.108864ms"},
-                              {"transport.retry_limit", "7"}});
+    Scenario scenario = unmarked({{"pfc.watchdog", "200ms"},
+                                  {"pfc.watchdog_restore", "1s"},
+                                  {"transport.retransmit_timeout", "67.108864ms"},
+                                  {"transport.retry_limit", "7"}});
     if (nic) scenario.set("pfc.nic_watchdog", "100ms");
     PacketFabric fabric(t, scenario.make());
     fabric.schedule(change(Kind::storm_on, 1, 20 * kUs));
@@ -227,11 +207,11 @@ TEST(Pauses, StaticThresholdOfThePaper) {
   const Topology t = star(32, Rate::gbps(100), Time::ns(500));
   for (const auto& [buffer, packets] :
        std::vector<std::pair<const char*, int64_t>>{{"6000000B", 25}, {"6068000B", 26}}) {
-    PacketFabric fabric(t, bare({{"switch.buffer", buffer},
-                                 {"switch.classes", "4"},
-                                 {"pfc.mode", "static"},
-                                 {"pfc.headroom", "22400B"},
-                                 {"pfc.reserve", "0B"}})
+    PacketFabric fabric(t, unmarked({{"switch.buffer", buffer},
+                                     {"switch.classes", "4"},
+                                     {"pfc.mode", "static"},
+                                     {"pfc.headroom", "22400B"},
+                                     {"pfc.reserve", "0B"}})
                                .make());
     std::vector<PauseRecord> pauses;
     fabric.record_pauses(&pauses);
@@ -246,11 +226,46 @@ TEST(Pauses, StaticThresholdOfThePaper) {
   }
 }
 
+// Protocols 5.5: marks come before pauses if the ECN threshold is below beta (B - 8 n headroom) /
+// (8 n (beta + 1)), 21.756 KB for beta = 8 and the same switch. Here for one of its 256 queues: a
+// pool of 24,475 B, of which alpha = 8. Behind a stopped port packets of 100 B = 8 ns pile up;
+// 8 (24475 - q) <= q from q = 21,756 on, which is the 218th. The 217th is marked by a threshold of
+// 21,600 B; one of 21,800 B comes too late.
+TEST(Pauses, MarksComeBeforePausesBelowTheBoundOfThePaper) {
+  const Topology t = star(32, Rate::gbps(100), Time::ns(500));
+  for (const auto& [threshold, marks] :
+       std::vector<std::pair<const char*, uint64_t>>{{"21600B", 1}, {"21800B", 0}}) {
+    PacketFabric fabric(t, bare({{"transport.payload", "100B"},
+                                 {"switch.buffer", "741275B"},  // 24,475 + 32 x 22,400
+                                 {"pfc.alpha", "8"},
+                                 {"pfc.alpha_scaling", "none"},
+                                 {"pfc.headroom", "22400B"},
+                                 {"pfc.reserve", "0B"},
+                                 {"ecn.mark_at", "enqueue"},
+                                 {"ecn.kmin", threshold},
+                                 {"ecn.kmax", threshold}})
+                               .make());
+    std::vector<PauseRecord> pauses;
+    fabric.record_pauses(&pauses);
+    fabric.schedule(change(Kind::storm_on, 1, 0));
+    fabric.schedule(change(Kind::storm_off, 1, 50 * kUs));
+    start(fabric, {0, 1, 60'000, {}, 0});
+    std::vector<Completion> out;
+    fabric.advance(Time::ps(217 * 8'000 + kUs / 2), out);
+    EXPECT_EQ(fabric.totals().ecn_marks, marks);
+    EXPECT_EQ(pauses.size(), 1U);  // the storm
+    fabric.advance(Time::ps(218 * 8'000 + kUs / 2), out);
+    ASSERT_EQ(pauses.size(), 2U);
+    EXPECT_EQ(pauses[1].from_ps, 218 * 8'000 + kUs / 2);
+    drain(fabric);
+  }
+}
+
 // Pauses know for which egress port the packet that tipped them was bound: 4 to 1 into host 4, with
 // a bystander from host 0 to host 5.
 TEST(Pauses, RecordsSayBecauseOfWhom) {
   const Topology t = star(6);
-  PacketFabric fabric(t, bare({{"pfc.mode", "static"}, {"pfc.xoff", "20KB"}}).make());
+  PacketFabric fabric(t, unmarked({{"pfc.mode", "static"}, {"pfc.xoff", "20KB"}}).make());
   std::vector<PauseRecord> pauses;
   fabric.record_pauses(&pauses);
   for (const Flow& f : incast(4, 500'000)) start(fabric, f);
@@ -286,10 +301,10 @@ Topology ring(uint32_t n) {
 TEST(Pauses, ACircleOfWaitingQueuesIsNamed) {
   const Topology t = ring(6);
   for (const bool whole : {true, false}) {
-    PacketFabric fabric(t, bare({{"pfc.mode", "static"},
-                                 {"pfc.xoff", "20KB"},
-                                 {"pfc.cycle_check", "100us"},
-                                 {"transport.retry_limit", "3"}})
+    PacketFabric fabric(t, unmarked({{"pfc.mode", "static"},
+                                     {"pfc.xoff", "20KB"},
+                                     {"pfc.cycle_check", "100us"},
+                                     {"transport.retry_limit", "3"}})
                                .make());
     for (uint32_t h = 0; h < (whole ? 6U : 3U); ++h) {
       for (uint32_t i = 0; i < 4; ++i) start(fabric, {h, (h + 2) % 6, 1'000'000, {}, i});
@@ -314,10 +329,10 @@ TEST(Pauses, ACircleOfWaitingQueuesIsNamed) {
 std::pair<int64_t, int64_t> shares(const std::string& scheduler, const std::string& weights,
                                    int64_t packets) {
   const Topology t = star(3);
-  PacketFabric fabric(
-      t,
-      bare({{"switch.classes", "2"}, {"switch.scheduler", scheduler}, {"switch.weights", weights}})
-          .make());
+  PacketFabric fabric(t, unmarked({{"switch.classes", "2"},
+                                   {"switch.scheduler", scheduler},
+                                   {"switch.weights", weights}})
+                             .make());
   start_in_class(fabric, {0, 2, 4'000'000, {}, 0}, 0);
   start_in_class(fabric, {1, 2, 4'000'000, {}, 0}, 1);
   std::vector<Completion> out;
@@ -348,8 +363,8 @@ TEST(Pauses, ClassesPauseOnTheirOwn) {
   for (const char* classes : {"2", "1"}) {
     const Topology t = star(5);
     PacketFabric fabric(
-        t,
-        bare({{"pfc.mode", "static"}, {"pfc.xoff", "20KB"}, {"switch.classes", classes}}).make());
+        t, unmarked({{"pfc.mode", "static"}, {"pfc.xoff", "20KB"}, {"switch.classes", classes}})
+               .make());
     std::vector<PauseRecord> pauses;
     fabric.record_pauses(&pauses);
     for (uint32_t s : {0U, 1U, 4U}) start_in_class(fabric, {s, 2, 2'000'000, {}, 0}, 0);
@@ -380,14 +395,14 @@ TEST(Pauses, DitheredMarksHaveTheMeanOfTheDice) {
   t.add_link(1, 2, Rate::gbps(100), Time::us(1));
   t.finish();
   const auto marks = [&](const char* marking, int64_t packets, const char* seed) {
-    const Scenario scenario = bare({{"transport.ack_size", "64B"},
-                                    {"transport.window", "200KB"},
-                                    {"ecn.mark_at", "dequeue"},
-                                    {"ecn.marking", marking},
-                                    {"ecn.kmin", "100KB"},
-                                    {"ecn.kmax", "200KB"},
-                                    {"ecn.pmax", "0.5"},
-                                    {"seed", seed}});
+    const Scenario scenario = unmarked({{"transport.ack_size", "64B"},
+                                        {"transport.window", "200KB"},
+                                        {"ecn.mark_at", "dequeue"},
+                                        {"ecn.marking", marking},
+                                        {"ecn.kmin", "100KB"},
+                                        {"ecn.kmax", "200KB"},
+                                        {"ecn.pmax", "0.5"},
+                                        {"seed", seed}});
     return static_cast<int64_t>(
         run(t, scenario.make(), {{0, 1, 1'000 * packets, {}, 0}}).totals.ecn_marks);
   };
@@ -406,7 +421,7 @@ TEST(Pauses, DitheredMarksHaveTheMeanOfTheDice) {
 TEST(Pauses, LargeIncastsLoseNothingWithTheRightHeadroom) {
   for (const uint32_t senders : {64U, 1'000U}) {
     const Topology t = star(senders + 1);
-    const Scenario scenario = bare({{"transport.retransmit_timeout", "67ms"}});
+    const Scenario scenario = unmarked({{"transport.retransmit_timeout", "67ms"}});
     const Outcome o = run(t, scenario.make(), incast(senders, 6'400'000 / senders));
     EXPECT_EQ(o.totals.drops, 0U);
     EXPECT_EQ(o.totals.retransmitted, 0U);
@@ -416,7 +431,7 @@ TEST(Pauses, LargeIncastsLoseNothingWithTheRightHeadroom) {
   }
   const Topology t = star(65);
   const std::string e = error_of<SimulationError>([&] {
-    run(t, bare({{"pfc.headroom", "20KB"}, {"switch.buffer", "4MiB"}}).make(),
+    run(t, unmarked({{"pfc.headroom", "20KB"}, {"switch.buffer", "4MiB"}}).make(),
         incast(64, 1'000'000));
   });
   expect_contains(e, {"dropped in the lossless class", "leaf0", "headroom 20KB", "ingress from"});

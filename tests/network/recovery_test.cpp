@@ -18,23 +18,6 @@ constexpr int64_t kT = 83'840;
 constexpr int64_t kA = 4'800;
 constexpr int64_t kDelay = 1'000'000;
 
-FabricChange change(Kind kind, uint32_t link, int64_t at_ps, uint64_t value = 0) {
-  FabricChange c;
-  c.kind = kind;
-  c.link = link;
-  c.at = Time::ps(at_ps);
-  c.value_q32 = value;
-  return c;
-}
-
-/// Everything of `kinds` on `link` is lost if it arrives in [from, to].
-void lose(PacketFabric& fabric, uint32_t link, int64_t from_ps, int64_t to_ps, uint8_t kinds) {
-  FabricChange on = change(Kind::link_loss, link, from_ps, kAlways);
-  on.kinds = kinds;
-  fabric.schedule(on);
-  fabric.schedule(change(Kind::link_loss, link, to_ps + 1));
-}
-
 /// When data packet `i` (from 0) of a lone flow from time 0 comes to the end of link `hop`.
 int64_t data_arrival(int64_t i, int hop) {
   return (i + hop + 1) * kT + (hop + 1) * kDelay;
@@ -356,6 +339,43 @@ TEST(Recovery, SelectiveWindowBoundsTheFlight) {
     EXPECT_GT(o.records[0].acknowledged, Time::ms(8)) << cc;
     EXPECT_LT(o.records[0].acknowledged, Time::us(8'400)) << cc;
     EXPECT_EQ(o.totals.retransmitted, 0U);
+  }
+}
+
+// --- every n-th packet --------------------------------------------------------------------------
+
+// Of 1000 data packets the 100th on the wire is lost, the 200th, ...: repeats count, too. The other
+// direction counts ACKs on its own, and an end of the fault is an end.
+TEST(Recovery, EveryNthPacketOfAKindIsLost) {
+  for (const uint8_t kinds : {FabricChange::data, FabricChange::acks}) {
+    const Topology t = star(2);
+    PacketFabric fabric(t, hpcc_sizes()
+                               .set("transport.nack_interval", "1us")
+                               .set("transport.retransmit_timeout", "200us")
+                               .make());
+    FabricChange on = change(Kind::link_drops, 0, 0, 100);
+    on.kinds = kinds;
+    fabric.schedule(on);
+    on = change(Kind::link_drops, 0, 500 * kDelay, 0);
+    on.kinds = kinds;
+    fabric.schedule(on);
+    start(fabric, {0, 1, 1'000'000, {}, 0});
+    start(fabric, {0, 1, 1'000'000, Time::us(600), 0});
+    drain(fabric);
+    const Outcome o = outcome_of(fabric);
+    const auto& data = link_between(o, "host0", "leaf0");
+    const auto& acks = link_between(o, "leaf0", "host0");
+    if (kinds == FabricChange::data) {
+      EXPECT_EQ(acks.drops, 0U);
+      EXPECT_EQ(data.drops, (data.packets - 1'000) / 100);
+      EXPECT_GE(data.drops, 10U);
+      EXPECT_GE(o.totals.retransmitted, data.drops);
+    } else {
+      // A later ACK says the same: nothing is repeated.
+      EXPECT_EQ(data.drops, 0U);
+      EXPECT_EQ(acks.drops, 10U);
+      EXPECT_LE(o.totals.retransmitted, 1U);
+    }
   }
 }
 

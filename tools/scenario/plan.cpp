@@ -147,6 +147,7 @@ class Ledger {
       : topology_(topology),
         config_(config),
         routing_(topology, config.routing),
+        routes_(topology, config.routing, config.routes),
         loads_(2 * topology.links().size()) {}
 
   /// Messages that share a queue pair with those of equal ranks and channel, where queue pairs
@@ -199,7 +200,7 @@ class Ledger {
   }
   void add_to_path(const FlowTuple& tuple, int64_t payload, int64_t wire, int64_t packets) {
     path_.clear();
-    routing_.path(tuple, path_);
+    routes_.path(routing_, tuple, path_);
     for (const uint32_t p : path_) {
       Load& l = loads_[p];
       l.payload = checked_sum(l.payload, payload);
@@ -211,6 +212,7 @@ class Ledger {
   const Topology& topology_;
   const PacketConfig& config_;
   Routing routing_;
+  SourceRoutes routes_;
   std::vector<Load> loads_;                                                   // by directed port
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> queue_pairs_;  // -> n of its pair
   std::unordered_map<uint64_t, uint32_t> opened_of_pair_;

@@ -14,6 +14,7 @@
 #include "network/packet/packet_fabric.h"
 #include "network/staged_fabric.h"
 #include "network/tier_stats.h"
+#include "network/topology_select.h"
 #include "sim/registry.h"
 #include "sim/timeline.h"
 #include "tools/scenario/training_figures.h"
@@ -385,8 +386,12 @@ Topology build_topology(const Scenario& s, uint32_t ranks) {
                               " GPUs; raise cluster.nodes or leave it out"
                         : "use a larger topology");
   }
+  for (const RiskGroup& g : s.risk_groups) t.add_risk_group(g.name, g.members);
   apply_wiring(t, s);
   apply_placement(t, s, ranks);
+  for (const RiskGroup& g : s.risk_groups) {
+    for (const std::string& member : g.members) (void)select_links(t, member, g.pos);
+  }
   return t;
 }
 
@@ -490,7 +495,7 @@ std::vector<Flow> build_flows(const Scenario& s, uint32_t ranks) {
 PacketConfig packet_config(const Scenario& s) {
   return make_packet_config({s.transport.params, s.congestion.kind, s.congestion.params,
                              s.ecmp.kind, s.ecmp.params, s.buffer.params, s.pfc.params,
-                             s.ecn.params, s.seed, s.ecmp.pos});
+                             s.ecn.params, s.seed, s.ecmp.pos, s.pinned});
 }
 
 Result run_scenario(const Scenario& s, const RunHooks& hooks) {

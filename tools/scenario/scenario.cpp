@@ -295,6 +295,82 @@ void read_cluster(Block& root, Scenario& s) {
   list_setting(s, "cluster.placement", s.placement, b.origin("placement"));
 }
 
+/// A list of names, or one. "link(a,b)" inside of brackets is two items to YAML.
+std::vector<std::string> read_names(const ConfigNode& node, const std::string& what) {
+  if (node.kind == Kind::scalar) return {node.text};
+  std::vector<std::string> names;
+  bool open = false;
+  const auto bad = [&](const SourcePos& pos) {
+    throw UserError(pos, what + " must be a list of names", "write [leaf0, 'link(leaf0,spine2)']");
+  };
+  if (node.kind != Kind::list || node.items.empty()) bad(node.origin.pos);
+  for (const ConfigNode& item : node.items) {
+    if (item.kind != Kind::scalar || item.text.empty()) bad(item.origin.pos);
+    if (open)
+      names.back() += "," + item.text;
+    else
+      names.push_back(item.text);
+    const std::string& name = names.back();
+    open = std::count(name.begin(), name.end(), '(') > std::count(name.begin(), name.end(), ')');
+  }
+  return names;
+}
+
+/// load_balancing: {kind: pinned, routes: [...]}: a list is taken here, a file's name is a
+/// parameter of the model.
+void read_route_list(Block& lb, const std::string& path, Scenario& s) {
+  const ConfigNode* kind = lb.peek("kind");
+  const ConfigNode* list = lb.peek("routes");
+  if (kind == nullptr || kind->text != "pinned" || list == nullptr || list->kind != Kind::list) {
+    return;
+  }
+  (void)lb.take("routes");
+  for (size_t i = 0; i < list->items.size(); ++i) {
+    const std::string name = path + ".routes[" + std::to_string(i) + "]";
+    Block b(&list->items[i], name, list->origin.pos);
+    PinnedRoute r;
+    r.pos = b.pos();
+    r.from = b.text("from", "");
+    r.to = b.text("to", "");
+    if (r.from.empty() || r.to.empty()) {
+      throw UserError(r.pos, "a route needs 'from' and 'to'",
+                      "write {from: node0.gpu0, to: node4.gpu0, via: [spine2]}");
+    }
+    const auto number = [&](const char* key) {
+      const Params p =
+          b.one({key, ParamType::integer, "none", "0", "1000000000", {"none"}, "", ""});
+      return p.is_word(key, "none") ? int64_t{-1} : p.integer(key);
+    };
+    r.qp = number("qp");
+    r.path = number("path");
+    if (const ConfigNode* via = b.take("via"); via != nullptr)
+      r.via = read_names(*via, name + ".via");
+    b.finish();
+    s.pinned.push_back(std::move(r));
+  }
+}
+
+void read_risk_groups(const ConfigNode* groups, Scenario& s) {
+  if (groups == nullptr || groups->kind == Kind::null) return;
+  if (groups->kind != Kind::map) {
+    throw UserError(groups->origin.pos, "fabric.risk_groups must name groups and their members",
+                    "write 'risk_groups: {optic17: [node3.nic5, node3.nic6]}'");
+  }
+  for (const auto& e : groups->entries) {
+    const std::string key = "fabric.risk_groups." + e.key;
+    RiskGroup g{e.key, read_names(e.value, key), e.value.origin.pos};
+    std::string all;
+    for (const std::string& member : g.members) {
+      if (member.rfind("group:", 0) == 0) {
+        throw UserError(g.pos, key + ": a group cannot hold a group", "list its members");
+      }
+      all += (all.empty() ? "" : ", ") + member;
+    }
+    list_setting(s, key, all, e.value.origin);
+    s.risk_groups.push_back(std::move(g));
+  }
+}
+
 void read_fabric(Block& root, Scenario& s) {
   Block fabric = root.block("fabric");
   Block topology = fabric.block("topology");
@@ -309,7 +385,19 @@ void read_fabric(Block& root, Scenario& s) {
   Block congestion = transport.block("congestion");
   s.congestion = read_model(congestion, "congestion", "kind", "dcqcn");
   Block lb = transport.block("load_balancing");
+  read_route_list(lb, "fabric.transport.load_balancing", s);
   s.ecmp = read_model(lb, "load_balancing", "kind", "ecmp");
+  if (s.ecmp.kind == "pinned") {
+    const Params& p = s.ecmp.params;
+    if (!p.text("routes").empty()) {
+      s.pinned =
+          read_pinned_routes(relative_to(s.base_dir, p.text("routes")), p.origin("routes").pos);
+    }
+    if (s.pinned.empty()) {
+      throw UserError(s.ecmp.pos, "load_balancing: pinned needs routes",
+                      "give a list or a file: routes: routes.csv; or use kind: source-routed");
+    }
+  }
   s.transport.category = "transport";
   s.transport.kind = "rocev2";
   s.transport.params = Params(transport_params());
@@ -332,6 +420,7 @@ void read_fabric(Block& root, Scenario& s) {
   list_settings(s, "fabric.switch.", s.buffer.params);
   list_settings(s, "fabric.switch.pfc.", s.pfc.params);
   list_settings(s, "fabric.switch.ecn.", s.ecn.params);
+  read_risk_groups(fabric.take("risk_groups"), s);
   fabric.finish();
 }
 
@@ -870,10 +959,13 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
                     "the " + s.engine.kind + " engine keeps no time series of links",
                     "remove output.telemetry.links or use 'simulation: {engine: packet}'");
   }
-  if (s.engine.kind != "packet" && (s.ecmp.kind != "ecmp" || s.ecmp.params.integer("qps") > 1)) {
+  const bool one_path = s.ecmp.kind != "flowlet" && s.ecmp.kind != "spray";
+  if (s.engine.kind != "packet" && (!one_path || s.ecmp.params.integer("qps") > 1)) {
     // A wrong route is worse than none: these engines give a connection one path.
     throw UserError(s.ecmp.pos,
-                    "the " + s.engine.kind + " engine models load_balancing: ecmp with qps: 1 only",
+                    "the " + s.engine.kind +
+                        " engine gives a connection one path: load_balancing ecmp, pinned or "
+                        "source-routed, with qps: 1",
                     "use 'simulation: {engine: packet}' or set that");
   }
   const Params pauses = telemetry.one(scenario_key("output.telemetry.pauses"));

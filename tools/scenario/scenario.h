@@ -42,6 +42,13 @@ struct WiringSwap {
   SourcePos pos;
 };
 
+/// Parts of the fabric that fail together.
+struct RiskGroup {
+  std::string name;
+  std::vector<std::string> members;  ///< patterns of network/topology_select.h
+  SourcePos pos;
+};
+
 struct Scenario {
   std::string file, base_dir;
   std::string name;
@@ -57,6 +64,9 @@ struct Scenario {
 
   // fabric
   ModelChoice topology, congestion, transport, ecmp, buffer, pfc, ecn;
+
+  std::vector<PinnedRoute> pinned;  ///< load_balancing: pinned
+  std::vector<RiskGroup> risk_groups;
 
   // wiring
   std::string nic_order;  ///< a file; empty: none
