@@ -403,8 +403,9 @@ std::string result_json(const Result& result) {
                           {"row_count", rows}};
   }
   doc["load_balance"] = load_balance(result);
-  doc["nics"] = !result.seen.nics.empty() ? nics(result) : Json(nullptr);
-  doc["buffers"] = !result.seen.switches.empty() ? buffers(result) : Json(nullptr);
+  doc["nics"] = result.packets_modelled && !result.seen.nics.empty() ? nics(result) : Json(nullptr);
+  doc["buffers"] =
+      result.packets_modelled && !result.seen.switches.empty() ? buffers(result) : Json(nullptr);
   telemetry(result, doc);
   doc["checks"] = checks(result);
   Json& settings = doc["settings"] = Json::object();
