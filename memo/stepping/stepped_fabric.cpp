@@ -67,6 +67,9 @@ void SteppedFabric::run_instant() {
       case kPort:
         on_port(index);
         break;
+      case kResume:
+        on_resume(index);
+        break;
       case kArrive:
         on_last_packet(index);
         break;

@@ -91,6 +91,7 @@ class SteppedFabric final : public Fabric {
     kFront,
     kLeave,
     kPort,
+    kResume,
     kArrive,
     kDelivered,
     kAcknowledged
@@ -127,6 +128,7 @@ class SteppedFabric final : public Fabric {
     uint32_t member = kNil;  // position among the flows of its port
     uint32_t heap = kNil;
     Wide due = 0;          // hazard clock of the port at which it is marked
+    bool rests = false;     // a mark would tell the controller nothing new
     int64_t patience = -1;  // hazard left until a mark while it is not in the heap; -1: not drawn
     Wide phase = 0;        // of its packets, in 1e-12 bit, at `volume`
     Wide volume = 0;       // volume clock of the port
@@ -227,6 +229,7 @@ class SteppedFabric final : public Fabric {
   void on_front(uint32_t hop);
   void on_leave(uint32_t hop);
   void on_port(uint32_t port);
+  void on_resume(uint32_t hop);
   void on_last_packet(uint32_t message);
   void on_delivered(uint32_t message);
   void on_acknowledged(uint32_t message);

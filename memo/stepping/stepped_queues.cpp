@@ -183,7 +183,7 @@ void SteppedFabric::on_port(uint32_t pi) {
         mark(pi, p.heap[0]);
       }
     } else {
-      while (hops_[p.heap[0]].due <= p.hazard) mark(pi, p.heap[0]);
+      while (!p.heap.empty() && hops_[p.heap[0]].due <= p.hazard) mark(pi, p.heap[0]);
     }
   }
   if (p.queue >= p.watch) look_for_pause(pi);
@@ -232,13 +232,15 @@ void SteppedFabric::set_head(uint32_t hi, int64_t rate) {
     // Hazard and packet boundaries go on from where they are.
     if (h.head > 0) {
       h.phase = (h.phase + (h.head * (p.volume - h.volume) >> 16)) % full_;
-      const Wide left = (h.due - p.hazard) * h.head / full_;
-      h.patience = left > 0 ? static_cast<int64_t>(left) : 0;
+      if (!h.rests) {
+        const Wide left = (h.due - p.hazard) * h.head / full_;
+        h.patience = left > 0 ? static_cast<int64_t>(left) : 0;
+      }
     }
     h.volume = p.volume;
     if (rate == 0) {
-      if (h.head > 0) heap_remove(p, hi);
-    } else {
+      if (h.heap != kNil) heap_remove(p, hi);
+    } else if (!h.rests) {
       if (h.patience < 0) draw(h);
       h.due = p.hazard + h.patience * full_ / rate;
       heap_set(p, hi);
@@ -344,42 +346,64 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
   Port& p = ports_[pi];
   Hop& h = hops_[hi];
   QueuePair& q = qps_[h.qp];
-  // It is the next packet to begin to leave.
+  // The hazard of half a packet before and half a packet after its beginning is that of a packet: it
+  // is the nearest one. A beginning that is past is still ahead of its notification.
   const Wide out = static_cast<Wide>(h.head) * static_cast<int64_t>(p.scale_q16) >> 16;
   const Wide phase = (h.phase + (h.head * (p.volume - h.volume) >> 16)) % full_;
-  int64_t skip = 0;
-  if (phase > 0 && out > 0) skip = static_cast<int64_t>((full_ - phase) / out);
+  int64_t begins = 0;
+  int64_t rest = 0;
+  if (out > 0) {
+    begins = static_cast<int64_t>((2 * phase < full_ ? -phase : full_ - phase) / out);
+    rest = begins + static_cast<int64_t>(full_ / out / 2);
+  }
   ++p.marked;
-  int64_t at = at_receiver(hi, now_ + skip);
+  int64_t at = at_receiver(hi, now_ + begins);
   if (!config_.cnp_packets || at - q.last_cnp >= config_.cnp_interval_ps) {
-    if (config_.cnp_packets) q.last_cnp = at;
-    at = back_at_sender(q, at, config_.cnp_packets);
-    events_.push(at, key(kNotify, h.qp), 0);
     if (config_.cnp_packets) {
+      q.last_cnp = at;
       ++totals_.cnp_packets;
-      skip += config_.cnp_interval_ps;
+      rest = std::max(rest, begins + config_.cnp_interval_ps);
     }
+    at = std::max(now_, back_at_sender(q, at, config_.cnp_packets));
+    events_.push(at, key(kNotify, h.qp), 0);
     if (config_.dcqcn.order == DcqcnOrder::vendor && !config_.dithered) {
       // Until the alpha timer ticks, further marks change nothing.
       if (q.first_notify < 0 || at < q.first_notify) q.first_notify = at;
       const int64_t period = config_.dcqcn.alpha_timer_ps;
-      const int64_t tick =
-          q.first_notify + (at - q.first_notify + period - 1) / period * period;
-      skip += tick - at;
+      const int64_t tick = q.first_notify + (at - q.first_notify + period - 1) / period * period;
+      rest = std::max(rest, begins + tick - at);
     }
   } else {
-    skip += q.last_cnp + config_.cnp_interval_ps - at;
+    rest = std::max(rest, begins + q.last_cnp + config_.cnp_interval_ps - at);
   }
   draw(h);
   const int bin = bin_of(p, p.queue + offset(p));
   Wide passed = 0;
   if (config_.dithered) {
     passed = h.due - p.hazard;  // its turn is over, not its time
+  } else if (bin == kBins && rest > 0) {
+    // Beyond the band the hazard says nothing about time.
+    h.rests = true;
+    heap_remove(p, hi);
+    events_.push(now_ + rest, key(kResume, hi), 0);
+    return;
   } else if (bin >= 0) {
-    passed = static_cast<Wide>(hazards_[bin]) * static_cast<int64_t>(p.scale_q16) * skip >> 16;
+    passed = static_cast<Wide>(hazards_[bin]) * static_cast<int64_t>(p.scale_q16) * rest >> 16;
   }
   h.due = p.hazard + passed + h.patience * full_ / h.head;
   heap_set(p, hi);
+}
+
+/// Marks count again.
+void SteppedFabric::on_resume(uint32_t hi) {
+  Hop& h = hops_[hi];
+  Port& p = ports_[h.port];
+  h.rests = false;
+  if (h.head == 0) return;
+  settle(p);
+  h.due = p.hazard + h.patience * full_ / h.head;
+  heap_set(p, hi);
+  reschedule(h.port);
 }
 
 /// When what leaves the hop at `at` will be at the receiver.
