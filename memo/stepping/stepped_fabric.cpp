@@ -7,6 +7,7 @@
 #include "sim/errors.h"
 
 namespace trainyard {
+uint64_t g_kinds[16];
 
 // ---------------------------------------------------------------- events
 
@@ -35,7 +36,7 @@ void SteppedFabric::run_instant() {
   while (!events_.empty() && events_.next_time() == now_) {
     const Event e = events_.pop();
     const uint32_t index = e.key & ((1U << kKindShift) - 1);
-    ++totals_.events;
+    ++totals_.events; ++g_kinds[e.key >> kKindShift];
     switch (static_cast<Kind>(e.key >> kKindShift)) {
       case kStart:
         on_start(index);
@@ -50,7 +51,7 @@ void SteppedFabric::run_instant() {
         on_bytes(index);
         break;
       case kNotify:
-        on_notify(index);
+        on_notify(index, e.arg);
         break;
       case kWindow:
         on_window(index);
@@ -257,6 +258,7 @@ void SteppedFabric::share(uint32_t ni, uint32_t changed) {
     if (changed != kNil) set_rate(changed, std::max<int64_t>(1, qps_[changed].wanted), true);
     return;
   }
+  nic.shared_acks = nic.acks;
   if (nic.active.empty()) return;
   auto levels = std::move(levels_);  // with a direct link this may be called again below
   levels.clear();
@@ -293,17 +295,21 @@ void SteppedFabric::want(uint32_t qi) {
 
 // ---------------------------------------------------------------- controllers
 
-void SteppedFabric::on_notify(uint32_t qi) {
+void SteppedFabric::on_notify(uint32_t qi, uint32_t notices) {
   QueuePair& q = qps_[qi];
-  ++records_[messages_[q.latest].record].cnps;
-  if (config_.dcqcn.order == DcqcnOrder::vendor) {
-    const int64_t at = q.cc.vendor_notify(config_.dcqcn, now_);
-    if (at >= 0) events_.push(at, key(kCut, qi), 0);
-    return;
+  records_[messages_[q.latest].record].cnps += notices;
+  for (; notices > 0; --notices) {
+    const int64_t at = std::max(now_, q.notices.pop());
+    if (config_.dcqcn.order == DcqcnOrder::vendor) {
+      // All before the next cut: what they do to alpha is the same now.
+      const int64_t cut = q.cc.vendor_notify(config_.dcqcn, at);
+      if (cut >= 0) events_.push(cut, key(kCut, qi), 0);
+      continue;
+    }
+    q.cc.paper_notify(config_.dcqcn, now_);
+    arm_increase(qi, now_ + config_.dcqcn.increase_timer_ps);
+    controller_moved(qi, true);
   }
-  q.cc.paper_notify(config_.dcqcn, now_);
-  arm_increase(qi, now_ + config_.dcqcn.increase_timer_ps);
-  controller_moved(qi, true);
 }
 
 void SteppedFabric::on_cut(uint32_t qi) {

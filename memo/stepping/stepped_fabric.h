@@ -99,7 +99,7 @@ class SteppedFabric final : public Fabric {
   static constexpr uint32_t kKindShift = 28;
   static uint32_t key(Kind kind, uint32_t index) { return kind << kKindShift | index; }
 
-  /// Rates on their way, oldest first.
+  /// Rates (or times) on their way, oldest first.
   class Rates {
    public:
     [[nodiscard]] bool empty() const { return first_ == rates_.size(); }
@@ -129,6 +129,7 @@ class SteppedFabric final : public Fabric {
     uint32_t heap = kNil;
     Wide due = 0;          // hazard clock of the port at which it is marked
     bool rests = false;     // a mark would tell the controller nothing new
+    int64_t resumes = 0;    // until then
     int64_t patience = -1;  // hazard left until a mark while it is not in the heap; -1: not drawn
     Wide phase = 0;        // of its packets, in 1e-12 bit, at `volume`
     Wide volume = 0;       // volume clock of the port
@@ -174,6 +175,7 @@ class SteppedFabric final : public Fabric {
   struct Nic {
     std::vector<uint32_t> active;  // queue pairs with something to send
     int64_t line = 0, acks = 0, wanted = 0;
+    int64_t shared_acks = 0;  // as in the last division
     bool full = false;
   };
 
@@ -202,6 +204,7 @@ class SteppedFabric final : public Fabric {
     int64_t delivered_rate = 0;
     int64_t acks = 0;  // booked on the way back
     int64_t first_notify = -1, last_cnp = INT64_MIN / 2, last_ack = 0;
+    Rates notices;         // when marks become known to the controller
     uint64_t dice_object = 0;
     uint32_t messages = 0;
     Dcqcn cc;
@@ -223,7 +226,7 @@ class SteppedFabric final : public Fabric {
   void on_cut(uint32_t qp);
   void on_increase(uint32_t qp, uint32_t version);
   void on_bytes(uint32_t qp);
-  void on_notify(uint32_t qp);
+  void on_notify(uint32_t qp, uint32_t notices);
   void on_window(uint32_t qp);
   void on_sender(uint32_t qp);
   void on_front(uint32_t hop);

@@ -238,6 +238,8 @@ void SteppedFabric::set_head(uint32_t hi, int64_t rate) {
       }
     }
     h.volume = p.volume;
+    // A rest that was as long as packets were rare.
+    if (rate / 2 > h.head) h.rests = false;
     if (rate == 0) {
       if (h.heap != kNil) heap_remove(p, hi);
     } else if (!h.rests) {
@@ -315,9 +317,14 @@ void SteppedFabric::told_receiver(uint32_t qi, int64_t rate) {
   for (uint32_t i = first; i < end; ++i) {
     const uint32_t pi = reverse_[i];
     if (i == first) {
-      const uint32_t ni = ports_[pi].nic;
-      nics_[ni].acks += change;
-      if (nics_[ni].full || nics_[ni].wanted + nics_[ni].acks > nics_[ni].line) share(ni, kNil);
+      Nic& nic = nics_[ports_[pi].nic];
+      nic.acks += change;
+      const int64_t moved = nic.acks > nic.shared_acks ? nic.acks - nic.shared_acks
+                                                       : nic.shared_acks - nic.acks;
+      const bool full = nic.wanted + nic.acks > nic.line;
+      if (full != nic.full || (full && moved > nic.line >> kTellShift)) {
+        share(ports_[pi].nic, kNil);
+      }
       continue;
     }
     settle(ports_[pi]);
@@ -341,51 +348,88 @@ void SteppedFabric::draw(Hop& h) {
   h.patience = minus_ln_q32(dice(config_.seed, kDiceMark, q.dice_object, h.draws++ * 64 + hop));
 }
 
-/// A packet of the flow is marked.
+/// A packet of the flow is marked. Later ones whose news would come before the controller's next
+/// decision are found here too, with the queue as it is now.
 void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
   Port& p = ports_[pi];
   Hop& h = hops_[hi];
   QueuePair& q = qps_[h.qp];
+  const bool vendor = config_.dcqcn.order == DcqcnOrder::vendor;
+  const int bin = bin_of(p, p.queue + offset(p));
+  const auto out = static_cast<int64_t>(
+      std::max<Wide>(1, static_cast<Wide>(h.head) * static_cast<int64_t>(p.scale_q16) >> 16));
+  const auto spacing = static_cast<int64_t>(full_ / out);
   // The hazard of half a packet before and half a packet after its beginning is that of a packet: it
   // is the nearest one. A beginning that is past is still ahead of its notification.
-  const Wide out = static_cast<Wide>(h.head) * static_cast<int64_t>(p.scale_q16) >> 16;
   const Wide phase = (h.phase + (h.head * (p.volume - h.volume) >> 16)) % full_;
-  int64_t begins = 0;
-  int64_t rest = 0;
-  if (out > 0) {
-    begins = static_cast<int64_t>((2 * phase < full_ ? -phase : full_ - phase) / out);
-    rest = begins + static_cast<int64_t>(full_ / out / 2);
+  int64_t begins = static_cast<int64_t>((2 * phase < full_ ? -phase : full_ - phase) / out);
+  // Times are counted from now; what is on its way takes as long as the first.
+  const int64_t to_receiver = at_receiver(hi, now_ + begins) - begins;
+  const int64_t to_sender = back_at_sender(q, to_receiver + begins, config_.cnp_packets) - begins;
+  const bool heard = !config_.cnp_packets ||
+                     to_receiver + begins - q.last_cnp >= config_.cnp_interval_ps;
+  int64_t rest = begins + spacing / 2;
+  if (!heard) {
+    rest = std::max(rest, q.last_cnp + config_.cnp_interval_ps - to_receiver);
+    ++p.marked;
+  } else if (config_.cnp_packets) {
+    q.last_cnp = to_receiver + begins;
+    ++totals_.cnp_packets;
+    ++p.marked;
+    rest = std::max(rest, begins + config_.cnp_interval_ps);
   }
-  ++p.marked;
-  int64_t at = at_receiver(hi, now_ + begins);
-  if (!config_.cnp_packets || at - q.last_cnp >= config_.cnp_interval_ps) {
-    if (config_.cnp_packets) {
-      q.last_cnp = at;
-      ++totals_.cnp_packets;
-      rest = std::max(rest, begins + config_.cnp_interval_ps);
-    }
-    at = std::max(now_, back_at_sender(q, at, config_.cnp_packets));
-    events_.push(at, key(kNotify, h.qp), 0);
-    if (config_.dcqcn.order == DcqcnOrder::vendor && !config_.dithered) {
-      // Until the alpha timer ticks, further marks change nothing.
+  uint32_t notices = 0;
+  int64_t first = 0;
+  if (heard) {
+    const int64_t at = std::max(now_, to_sender + begins);
+    if (vendor && !config_.dithered) {
       if (q.first_notify < 0 || at < q.first_notify) q.first_notify = at;
-      const int64_t period = config_.dcqcn.alpha_timer_ps;
-      const int64_t tick = q.first_notify + (at - q.first_notify + period - 1) / period * period;
-      rest = std::max(rest, begins + tick - at);
+    }
+    q.notices.push(at);
+    notices = 1;
+    first = at;
+  }
+  if (heard && vendor && !config_.dithered && bin >= 0 && !config_.cnp_packets) {
+    const int64_t tick = config_.dcqcn.alpha_timer_ps;
+    const int64_t cut = config_.dcqcn.cut_timer_ps;
+    const int64_t origin = q.first_notify;
+    int64_t at = first;
+    const int64_t first_cut = origin + cut + config_.dcqcn.cut_offset_ps;
+    const int64_t next_cut =
+        at < first_cut ? first_cut : first_cut + ((at - first_cut) / cut + 1) * cut;
+    const Wide gain = std::max<Wide>(1, static_cast<Wide>(hazards_[bin]) * out);
+    ++p.marked;
+    while (true) {
+      // Until the alpha timer ticks, further marks change nothing.
+      rest = std::max(rest, begins + origin + (at - origin + tick - 1) / tick * tick - at);
+      draw(h);
+      const auto wait =
+          static_cast<int64_t>(std::min<Wide>(kNever / 4, h.patience * full_ / gain));
+      // The nearest beginning to that.
+      const int64_t packets = std::max<int64_t>(1, (rest + wait - begins + spacing / 2) / spacing);
+      const int64_t next = begins + packets * spacing;
+      if (to_sender + next >= next_cut || next > 2 * cut) break;
+      begins = next;
+      at = std::max(now_, to_sender + begins);
+      rest = begins + spacing / 2;
+      q.notices.push(at);
+      ++notices;
+      ++p.marked;
     }
   } else {
-    rest = std::max(rest, begins + q.last_cnp + config_.cnp_interval_ps - at);
+    draw(h);
   }
-  draw(h);
-  const int bin = bin_of(p, p.queue + offset(p));
+  if (heard) events_.push(first, key(kNotify, h.qp), notices);
+  rest = std::max<int64_t>(rest, 0);
   Wide passed = 0;
   if (config_.dithered) {
     passed = h.due - p.hazard;  // its turn is over, not its time
   } else if (bin == kBins && rest > 0) {
     // Beyond the band the hazard says nothing about time.
     h.rests = true;
+    h.resumes = now_ + rest;
     heap_remove(p, hi);
-    events_.push(now_ + rest, key(kResume, hi), 0);
+    events_.push(h.resumes, key(kResume, hi), 0);
     return;
   } else if (bin >= 0) {
     passed = static_cast<Wide>(hazards_[bin]) * static_cast<int64_t>(p.scale_q16) * rest >> 16;
@@ -398,6 +442,7 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
 void SteppedFabric::on_resume(uint32_t hi) {
   Hop& h = hops_[hi];
   Port& p = ports_[h.port];
+  if (!h.rests || h.resumes != now_) return;
   h.rests = false;
   if (h.head == 0) return;
   settle(p);
