@@ -270,6 +270,7 @@ class SteppedFabric final : public Fabric {
   void told_receiver(uint32_t qp, int64_t rate);
   [[nodiscard]] int64_t wait_ps(const Port& p, int64_t at) const;
   void draw(Hop& h);
+  [[nodiscard]] static bool moves(const Port& p, int64_t ps);
   void mark(uint32_t port, uint32_t hop);
   [[nodiscard]] int64_t at_receiver(uint32_t hop, int64_t at) const;
   [[nodiscard]] int64_t back_at_sender(const QueuePair& q, int64_t at, bool control) const;

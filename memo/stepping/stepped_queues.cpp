@@ -348,6 +348,13 @@ void SteppedFabric::draw(Hop& h) {
   h.patience = minus_ln_q32(dice(config_.seed, kDiceMark, q.dice_object, h.draws++ * 64 + hop));
 }
 
+/// The queue goes through more than a 32nd of the marking band in that time.
+bool SteppedFabric::moves(const Port& p, int64_t ps) {
+  const int64_t m = slope(p);
+  const Wide way = static_cast<Wide>(m > 0 ? m : -m) * ps >> kQueueShift;
+  return way > p.bin * (kBins / 32);
+}
+
 /// A packet of the flow is marked. Later ones whose news would come before the controller's next
 /// decision are found here too, with the queue as it is now.
 void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
@@ -424,8 +431,8 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
   Wide passed = 0;
   if (config_.dithered) {
     passed = h.due - p.hazard;  // its turn is over, not its time
-  } else if (bin == kBins && rest > 0) {
-    // Beyond the band the hazard says nothing about time.
+  } else if (rest > 0 && (bin == kBins || moves(p, rest))) {
+    // The hazard of now says little about that time.
     h.rests = true;
     h.resumes = now_ + rest;
     heap_remove(p, hi);
