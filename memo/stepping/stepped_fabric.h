@@ -131,6 +131,7 @@ class SteppedFabric final : public Fabric {
     bool rests = false;     // a mark would tell the controller nothing new
     int64_t resumes = 0;    // until then
     int64_t patience = -1;  // hazard left until a mark while it is not in the heap; -1: not drawn
+    int64_t begins = 0;    // its first packet leaves then; 0: has left
     Wide phase = 0;        // of its packets, in 1e-12 bit, at `volume`
     Wide volume = 0;       // volume clock of the port
     uint64_t draws = 0;
@@ -157,6 +158,7 @@ class SteppedFabric final : public Fabric {
     Wide volume = 0;                      // clock: Q16 x ps
     Wide pooled = 0;                      // dithered: credit of all, Q32 x 1e-12 bit
     std::vector<uint32_t> heap;           // hops by `due`
+    int64_t joined_at = -1, joined = 0;   // flows that came at one instant
     int64_t wake = kNever;
     int64_t watch = kNever;  // queue at which pauses are looked for
     // Tally.
@@ -270,6 +272,7 @@ class SteppedFabric final : public Fabric {
   void told_receiver(uint32_t qp, int64_t rate);
   [[nodiscard]] int64_t wait_ps(const Port& p, int64_t at) const;
   void draw(Hop& h);
+  [[nodiscard]] Wide phase_of(const Port& p, Hop& h) const;
   [[nodiscard]] static bool moves(const Port& p, int64_t ps);
   void mark(uint32_t port, uint32_t hop);
   [[nodiscard]] int64_t at_receiver(uint32_t hop, int64_t at) const;

@@ -231,13 +231,20 @@ void SteppedFabric::set_head(uint32_t hi, int64_t rate) {
   if (p.marks && config_.congestion == CongestionControl::dcqcn && qps_[h.qp].controlled) {
     // Hazard and packet boundaries go on from where they are.
     if (h.head > 0) {
-      h.phase = (h.phase + (h.head * (p.volume - h.volume) >> 16)) % full_;
+      h.phase = phase_of(p, h);
       if (!h.rests) {
         const Wide left = (h.due - p.hazard) * h.head / full_;
         h.patience = left > 0 ? static_cast<int64_t>(left) : 0;
       }
     }
     h.volume = p.volume;
+    if (h.head == 0) {
+      // Who comes at one instant comes one packet behind the other.
+      p.joined = p.joined_at == now_ ? p.joined + 1 : 0;
+      p.joined_at = now_;
+      h.begins = now_ + p.joined * p.full_ps;
+      h.phase = 0;
+    }
     // A rest that was as long as packets were rare.
     if (rate / 2 > h.head) h.rests = false;
     if (rate == 0) {
@@ -348,6 +355,19 @@ void SteppedFabric::draw(Hop& h) {
   h.patience = minus_ln_q32(dice(config_.seed, kDiceMark, q.dice_object, h.draws++ * 64 + hop));
 }
 
+/// What of the packet that leaves now has left, in 1e-12 bit; negative before the first packet.
+SteppedFabric::Wide SteppedFabric::phase_of(const Port& p, Hop& h) const {
+  if (h.begins > 0) {
+    const Wide out = static_cast<Wide>(h.head) * static_cast<int64_t>(p.scale_q16) >> 16;
+    const Wide phase = out * (now_ - h.begins);
+    if (phase < 0) return phase;
+    h.begins = 0;
+    h.phase = phase;
+    h.volume = p.volume;
+  }
+  return (h.phase + (h.head * (p.volume - h.volume) >> 16)) % full_;
+}
+
 /// The queue goes through more than a 32nd of the marking band in that time.
 bool SteppedFabric::moves(const Port& p, int64_t ps) {
   const int64_t m = slope(p);
@@ -368,7 +388,7 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
   const auto spacing = static_cast<int64_t>(full_ / out);
   // The hazard of half a packet before and half a packet after its beginning is that of a packet: it
   // is the nearest one. A beginning that is past is still ahead of its notification.
-  const Wide phase = (h.phase + (h.head * (p.volume - h.volume) >> 16)) % full_;
+  const Wide phase = phase_of(p, h);
   int64_t begins = static_cast<int64_t>((2 * phase < full_ ? -phase : full_ - phase) / out);
   // Times are counted from now; what is on its way takes as long as the first.
   const int64_t to_receiver = at_receiver(hi, now_ + begins) - begins;

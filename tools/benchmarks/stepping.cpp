@@ -157,7 +157,7 @@ std::vector<Case> all_cases(const fs::path& reference) {
                      {fmt::format("cluster={{nodes: {}, gpus_per_node: 1}}", n + 1),
                       "fabric.topology={kind: single-switch, scale_up: {kind: none}, nic: {rate: "
                       "100Gbps}, link: {delay: 1us}}",
-                      "fabric.switch.buffer=64MiB",
+                      "fabric.switch.buffer=1GiB",
                       fmt::format("traffic=[{{pattern: incast, dst: {}, fan_in: {}, size: {}}}]", n,
                                   n, size)},
                      {},
