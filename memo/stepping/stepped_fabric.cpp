@@ -45,7 +45,7 @@ void SteppedFabric::run_instant() {
         on_cut(index);
         break;
       case kIncrease:
-        on_increase(index, e.arg);
+        on_increase(index);
         break;
       case kBytes:
         on_bytes(index);
@@ -295,40 +295,54 @@ void SteppedFabric::want(uint32_t qi) {
 
 // ---------------------------------------------------------------- controllers
 
+/// Order paper or raise_first: a notification cuts at once.
 void SteppedFabric::on_notify(uint32_t qi, uint32_t notices) {
   QueuePair& q = qps_[qi];
   records_[messages_[q.latest].record].cnps += notices;
   for (; notices > 0; --notices) {
-    const int64_t at = std::max(now_, q.notices.pop());
-    if (config_.dcqcn.order == DcqcnOrder::vendor) {
-      // All before the next cut: what they do to alpha is the same now.
-      const int64_t cut = q.cc.vendor_notify(config_.dcqcn, at);
-      if (cut >= 0) events_.push(cut, key(kCut, qi), 0);
-      continue;
-    }
+    q.notices.pop();
     q.cc.paper_notify(config_.dcqcn, now_);
     arm_increase(qi, now_ + config_.dcqcn.increase_timer_ps);
     controller_moved(qi, true);
   }
 }
 
+/// Vendor order: all that was heard since the last cut counts now.
 void SteppedFabric::on_cut(uint32_t qi) {
-  qps_[qi].cc.vendor_cut(config_.dcqcn, now_);
+  QueuePair& q = qps_[qi];
+  while (!q.notices.empty() && q.notices.front() <= now_) {
+    ++records_[messages_[q.latest].record].cnps;
+    const int64_t cut = q.cc.vendor_notify(config_.dcqcn, q.notices.pop());
+    if (cut >= 0) q.cut_due = cut;
+  }
+  if (q.cut_due > now_) {
+    if (q.cut_due != kNever) events_.push(q.cut_due, key(kCut, qi), 0);
+    return;
+  }
+  q.cut_due = kNever;
+  q.cc.vendor_cut(config_.dcqcn, now_);
   arm_increase(qi, now_ + config_.dcqcn.increase_timer_ps);
   controller_moved(qi, true);
 }
 
 void SteppedFabric::arm_increase(uint32_t qi, int64_t at) {
   QueuePair& q = qps_[qi];
-  ++q.increase_version;
   q.increase_running = true;
   q.increase_next = at;
-  events_.push(at, key(kIncrease, qi), q.increase_version);
+  if (q.increase_wake <= at) return;  // an earlier look finds this too
+  q.increase_wake = at;
+  events_.push(at, key(kIncrease, qi), 0);
 }
 
-void SteppedFabric::on_increase(uint32_t qi, uint32_t version) {
+void SteppedFabric::on_increase(uint32_t qi) {
   QueuePair& q = qps_[qi];
-  if (version != q.increase_version || q.unacked == 0) return;
+  if (q.increase_wake != now_) return;
+  q.increase_wake = kNever;
+  if (q.increase_next > now_) {
+    arm_increase(qi, q.increase_next);
+    return;
+  }
+  if (q.unacked == 0) return;  // on_start() catches up
   const bool settled = q.cc.recovered();
   q.cc.increase_by_timer(config_.dcqcn);
   arm_increase(qi, now_ + config_.dcqcn.increase_timer_ps);

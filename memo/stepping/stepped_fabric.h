@@ -103,6 +103,7 @@ class SteppedFabric final : public Fabric {
   class Rates {
    public:
     [[nodiscard]] bool empty() const { return first_ == rates_.size(); }
+    [[nodiscard]] int64_t front() const { return rates_[first_]; }
     void push(int64_t rate) { rates_.push_back(rate); }
     int64_t pop() {
       const int64_t rate = rates_[first_++];
@@ -196,8 +197,9 @@ class SteppedFabric final : public Fabric {
     uint32_t head = kNil, tail = kNil;
     int64_t wake = kNever;
     uint32_t unacked = 0, latest = kNil;
-    uint32_t increase_version = 0;
-    int64_t increase_next = 0;
+    int64_t increase_next = 0, increase_wake = kNever;
+    int64_t cut_wake = -1;          // of the last event
+    int64_t cut_due = kNever;       // that the controller waits for
     int64_t window = 0;       // bytes; 0: none
     int64_t window_rate = 0;  // what it allows now; 0: no limit
     bool window_pending = false;
@@ -226,7 +228,7 @@ class SteppedFabric final : public Fabric {
   void run_instant();
   void on_start(uint32_t message);
   void on_cut(uint32_t qp);
-  void on_increase(uint32_t qp, uint32_t version);
+  void on_increase(uint32_t qp);
   void on_bytes(uint32_t qp);
   void on_notify(uint32_t qp, uint32_t notices);
   void on_window(uint32_t qp);
@@ -275,6 +277,8 @@ class SteppedFabric final : public Fabric {
   [[nodiscard]] Wide phase_of(const Port& p, Hop& h) const;
   [[nodiscard]] static bool moves(const Port& p, int64_t ps);
   void mark(uint32_t port, uint32_t hop);
+  void announce(uint32_t qp, int64_t first, uint32_t notices);
+  [[nodiscard]] int64_t next_cut(const QueuePair& q, int64_t at) const;
   [[nodiscard]] int64_t at_receiver(uint32_t hop, int64_t at) const;
   [[nodiscard]] int64_t back_at_sender(const QueuePair& q, int64_t at, bool control) const;
   void look_for_pause(uint32_t port);

@@ -279,7 +279,10 @@ void SteppedFabric::rescale(uint32_t pi, uint32_t changed) {
   }
   p.scale_q16 = scale;
   const uint64_t off = scale > p.told_q16 ? scale - p.told_q16 : p.told_q16 - scale;
-  const bool all = p.to_host ? off > p.told_q16 >> kTellAcksShift : off > p.told_q16 >> kTellShift;
+  // Where many flows meet, each moves the others a little, and one the other way.
+  const uint64_t much = std::min(
+      p.told_q16 >> 4, std::max(p.told_q16 >> kTellShift, p.told_q16 * p.members.size() >> 10));
+  const bool all = off > (p.to_host ? p.told_q16 >> kTellAcksShift : much);
   if (all) {
     p.told_q16 = scale;
     // By index: telling may lead back here, but neither adds nor removes flows.
@@ -409,7 +412,7 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
   int64_t first = 0;
   if (heard) {
     const int64_t at = std::max(now_, to_sender + begins);
-    if (vendor && !config_.dithered) {
+    if (vendor) {
       if (q.first_notify < 0 || at < q.first_notify) q.first_notify = at;
     }
     q.notices.push(at);
@@ -421,9 +424,7 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
     const int64_t cut = config_.dcqcn.cut_timer_ps;
     const int64_t origin = q.first_notify;
     int64_t at = first;
-    const int64_t first_cut = origin + cut + config_.dcqcn.cut_offset_ps;
-    const int64_t next_cut =
-        at < first_cut ? first_cut : first_cut + ((at - first_cut) / cut + 1) * cut;
+    const int64_t decision = next_cut(q, at);
     const Wide gain = std::max<Wide>(1, static_cast<Wide>(hazards_[bin]) * out);
     ++p.marked;
     while (true) {
@@ -435,7 +436,7 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
       // The nearest beginning to that.
       const int64_t packets = std::max<int64_t>(1, (rest + wait - begins + spacing / 2) / spacing);
       const int64_t next = begins + packets * spacing;
-      if (to_sender + next >= next_cut || next > 2 * cut) break;
+      if (to_sender + next >= decision || next > 2 * cut) break;
       begins = next;
       at = std::max(now_, to_sender + begins);
       rest = begins + spacing / 2;
@@ -446,7 +447,7 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
   } else {
     draw(h);
   }
-  if (heard) events_.push(first, key(kNotify, h.qp), notices);
+  if (heard) announce(h.qp, first, notices);
   rest = std::max<int64_t>(rest, 0);
   Wide passed = 0;
   if (config_.dithered) {
@@ -455,7 +456,7 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
     // The hazard of now says little about that time.
     h.rests = true;
     h.resumes = now_ + rest;
-    heap_remove(p, hi);
+    if (h.heap != kNil) heap_remove(p, hi);
     events_.push(h.resumes, key(kResume, hi), 0);
     return;
   } else if (bin >= 0) {
@@ -463,6 +464,27 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
   }
   h.due = p.hazard + passed + h.patience * full_ / h.head;
   heap_set(p, hi);
+}
+
+/// The controller will know of marks: at its next cut in vendor order, else at once.
+void SteppedFabric::announce(uint32_t qi, int64_t first, uint32_t notices) {
+  QueuePair& q = qps_[qi];
+  const DcqcnParams& d = config_.dcqcn;
+  if (d.order != DcqcnOrder::vendor) {
+    events_.push(first, key(kNotify, qi), notices);
+    return;
+  }
+  const int64_t cut = next_cut(q, first);
+  if (cut == q.cut_wake) return;
+  q.cut_wake = cut;
+  events_.push(cut, key(kCut, qi), 0);
+}
+
+/// The first tick of the cut timer after a notification at `at`.
+int64_t SteppedFabric::next_cut(const QueuePair& q, int64_t at) const {
+  const DcqcnParams& d = config_.dcqcn;
+  const int64_t first = q.first_notify + d.cut_timer_ps + d.cut_offset_ps;
+  return at < first ? first : first + ((at - first) / d.cut_timer_ps + 1) * d.cut_timer_ps;
 }
 
 /// Marks count again.
@@ -473,8 +495,12 @@ void SteppedFabric::on_resume(uint32_t hi) {
   h.rests = false;
   if (h.head == 0) return;
   settle(p);
-  h.due = p.hazard + h.patience * full_ / h.head;
-  heap_set(p, hi);
+  if (bin_of(p, p.queue + offset(p)) == kBins) {
+    mark(h.port, hi);
+  } else {
+    h.due = p.hazard + h.patience * full_ / h.head;
+    heap_set(p, hi);
+  }
   reschedule(h.port);
 }
 
