@@ -105,6 +105,12 @@ class SteppedFabric final : public Fabric {
     [[nodiscard]] bool empty() const { return first_ == rates_.size(); }
     [[nodiscard]] int64_t front() const { return rates_[first_]; }
     void push(int64_t rate) { rates_.push_back(rate); }
+    void push_in_order(int64_t time) {
+      rates_.push_back(time);
+      for (size_t i = rates_.size() - 1; i > first_ && rates_[i - 1] > time; --i) {
+        std::swap(rates_[i - 1], rates_[i]);
+      }
+    }
     int64_t pop() {
       const int64_t rate = rates_[first_++];
       if (first_ == rates_.size()) {
@@ -276,7 +282,7 @@ class SteppedFabric final : public Fabric {
   void draw(Hop& h);
   [[nodiscard]] Wide phase_of(const Port& p, Hop& h) const;
   [[nodiscard]] static bool moves(const Port& p, int64_t ps);
-  void mark(uint32_t port, uint32_t hop);
+  void mark(uint32_t port, uint32_t hop, bool next);
   void announce(uint32_t qp, int64_t first, uint32_t notices);
   [[nodiscard]] int64_t next_cut(const QueuePair& q, int64_t at) const;
   [[nodiscard]] int64_t at_receiver(uint32_t hop, int64_t at) const;

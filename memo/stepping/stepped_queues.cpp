@@ -180,10 +180,10 @@ void SteppedFabric::on_port(uint32_t pi) {
     if (config_.dithered) {
       while (p.pooled >= full_ << 32) {
         p.pooled -= full_ << 32;
-        mark(pi, p.heap[0]);
+        mark(pi, p.heap[0], false);
       }
     } else {
-      while (!p.heap.empty() && hops_[p.heap[0]].due <= p.hazard) mark(pi, p.heap[0]);
+      while (!p.heap.empty() && hops_[p.heap[0]].due <= p.hazard) mark(pi, p.heap[0], false);
     }
   }
   if (p.queue >= p.watch) look_for_pause(pi);
@@ -379,8 +379,8 @@ bool SteppedFabric::moves(const Port& p, int64_t ps) {
 }
 
 /// A packet of the flow is marked. Later ones whose news would come before the controller's next
-/// decision are found here too, with the queue as it is now.
-void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
+/// decision are found here too, with the queue as it is now. `next`: none that has begun to leave.
+void SteppedFabric::mark(uint32_t pi, uint32_t hi, bool next) {
   Port& p = ports_[pi];
   Hop& h = hops_[hi];
   QueuePair& q = qps_[h.qp];
@@ -392,7 +392,7 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
   // The hazard of half a packet before and half a packet after its beginning is that of a packet: it
   // is the nearest one. A beginning that is past is still ahead of its notification.
   const Wide phase = phase_of(p, h);
-  int64_t begins = static_cast<int64_t>((2 * phase < full_ ? -phase : full_ - phase) / out);
+  int64_t begins = static_cast<int64_t>((2 * phase < full_ && !(next && phase > 0) ? -phase : full_ - phase) / out);
   // Times are counted from now; what is on its way takes as long as the first.
   const int64_t to_receiver = at_receiver(hi, now_ + begins) - begins;
   const int64_t to_sender = back_at_sender(q, to_receiver + begins, config_.cnp_packets) - begins;
@@ -415,7 +415,7 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
     if (vendor) {
       if (q.first_notify < 0 || at < q.first_notify) q.first_notify = at;
     }
-    q.notices.push(at);
+    q.notices.push_in_order(at);
     notices = 1;
     first = at;
   }
@@ -435,12 +435,12 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi) {
           static_cast<int64_t>(std::min<Wide>(kNever / 4, h.patience * full_ / gain));
       // The nearest beginning to that.
       const int64_t packets = std::max<int64_t>(1, (rest + wait - begins + spacing / 2) / spacing);
-      const int64_t next = begins + packets * spacing;
-      if (to_sender + next >= decision || next > 2 * cut) break;
-      begins = next;
+      const int64_t later = begins + packets * spacing;
+      if (to_sender + later >= decision || later > 2 * cut) break;
+      begins = later;
       at = std::max(now_, to_sender + begins);
       rest = begins + spacing / 2;
-      q.notices.push(at);
+      q.notices.push_in_order(at);
       ++notices;
       ++p.marked;
     }
@@ -496,7 +496,7 @@ void SteppedFabric::on_resume(uint32_t hi) {
   if (h.head == 0) return;
   settle(p);
   if (bin_of(p, p.queue + offset(p)) == kBins) {
-    mark(h.port, hi);
+    mark(h.port, hi, true);
   } else {
     h.due = p.hazard + h.patience * full_ / h.head;
     heap_set(p, hi);
