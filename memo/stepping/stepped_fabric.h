@@ -212,7 +212,6 @@ class SteppedFabric final : public Fabric {
     Wide until_count = 0;  // byte counter
     int64_t bytes_wake = kNever;
     int64_t delivered_rate = 0;
-    int64_t acks = 0;  // booked on the way back
     int64_t first_notify = -1, last_cnp = INT64_MIN / 2, last_ack = 0;
     Rates notices;         // when marks become known to the controller
     uint64_t dice_object = 0;

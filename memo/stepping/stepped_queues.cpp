@@ -316,23 +316,23 @@ void SteppedFabric::told_receiver(uint32_t qi, int64_t rate) {
   QueuePair& q = qps_[qi];
   const int64_t off = rate > q.delivered_rate ? rate - q.delivered_rate : q.delivered_rate - rate;
   if (rate != 0 && off <= q.delivered_rate >> kTellAcksShift) return;
+  const int64_t before = q.delivered_rate;
   q.delivered_rate = rate;
-  const auto acks = static_cast<int64_t>(static_cast<Wide>(rate) * config_.ack_bytes /
-                                         (full_bytes_ * config_.ack_interval));
-  const int64_t change = acks - q.acks;
-  if (change == 0) return;
-  q.acks = acks;
-  const uint32_t first = q.reverse;
-  const uint32_t end = first + q.reverse_hops;
-  for (uint32_t i = first; i < end; ++i) {
-    const uint32_t pi = reverse_[i];
-    if (i == first) {
+  for (uint32_t i = 0; i < q.reverse_hops; ++i) {
+    const uint32_t pi = reverse_[q.reverse + i];
+    // By time on the link: both sizes may be rounded to the resolution.
+    const int64_t full = ports_[pi].full_ps * config_.ack_interval;
+    const auto acks = [&](int64_t data) {
+      return static_cast<int64_t>(static_cast<Wide>(data) * ports_[pi].ack_ps / full);
+    };
+    const int64_t change = acks(rate) - acks(before);
+    if (i == 0) {
       Nic& nic = nics_[ports_[pi].nic];
       nic.acks += change;
       const int64_t moved = nic.acks > nic.shared_acks ? nic.acks - nic.shared_acks
                                                        : nic.shared_acks - nic.acks;
-      const bool full = nic.wanted + nic.acks > nic.line;
-      if (full != nic.full || (full && moved > nic.line >> kTellShift)) {
+      const bool full_now = nic.wanted + nic.acks > nic.line;
+      if (full_now != nic.full || (full_now && moved > nic.line >> kTellShift)) {
         share(ports_[pi].nic, kNil);
       }
       continue;
