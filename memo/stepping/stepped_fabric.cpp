@@ -7,7 +7,6 @@
 #include "sim/errors.h"
 
 namespace trainyard {
-uint64_t g_kinds[16];
 
 // ---------------------------------------------------------------- events
 
@@ -36,7 +35,7 @@ void SteppedFabric::run_instant() {
   while (!events_.empty() && events_.next_time() == now_) {
     const Event e = events_.pop();
     const uint32_t index = e.key & ((1U << kKindShift) - 1);
-    ++totals_.events; ++g_kinds[e.key >> kKindShift];
+    ++totals_.events;
     switch (static_cast<Kind>(e.key >> kKindShift)) {
       case kStart:
         on_start(index);
@@ -396,8 +395,8 @@ void SteppedFabric::on_bytes(uint32_t qi) {
 /// A window lets its bytes out once per round trip, waiting included.
 void SteppedFabric::look_at_window(uint32_t qi) {
   QueuePair& q = qps_[qi];
-  int64_t at = now_ + ports_[hops_[q.forward].port].full_ps +
-               ports_[hops_[q.forward].port].delay_ps;
+  int64_t at =
+      now_ + ports_[hops_[q.forward].port].full_ps + ports_[hops_[q.forward].port].delay_ps;
   if (q.hops > 1) {
     const Port& p = ports_[hops_[q.forward + 1].port];
     at = at_receiver(q.forward + 1, at + wait_ps(p, at));
@@ -434,10 +433,8 @@ void SteppedFabric::on_last_packet(uint32_t mi) {
   Port& p = ports_[hops_[q.forward + m.at].port];
   settle(p);
   const int64_t size =
-      m.follows ? full_bytes_
-                : m.bytes - (m.packets - 1) * config_.payload + config_.header;
-  const int64_t arrival =
-      now_ + wait_ps(p, now_) + send_ps(size, p.rate_bps) + p.delay_ps;
+      m.follows ? full_bytes_ : m.bytes - (m.packets - 1) * config_.payload + config_.header;
+  const int64_t arrival = now_ + wait_ps(p, now_) + send_ps(size, p.rate_bps) + p.delay_ps;
   ++m.at;
   events_.push(arrival, key(m.at == q.hops ? kDelivered : kArrive, mi), 0);
 }

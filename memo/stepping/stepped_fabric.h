@@ -77,7 +77,7 @@ class SteppedFabric final : public Fabric {
   static constexpr uint32_t kNil = 0xffffffffU;
   static constexpr int64_t kNever = INT64_MAX;
   static constexpr int64_t kPsPerSecond = 1'000'000'000'000;
-  static constexpr int kBins = 256;      // of a marking band
+  static constexpr int kBins = 256;       // of a marking band
   static constexpr int kQueueShift = 20;  // queues count in 2^20 x 1e-12 bit
 
   enum Kind : uint32_t {
@@ -134,13 +134,13 @@ class SteppedFabric final : public Fabric {
     Rates arriving, leaving;
     uint32_t member = kNil;  // position among the flows of its port
     uint32_t heap = kNil;
-    Wide due = 0;          // hazard clock of the port at which it is marked
+    Wide due = 0;           // hazard clock of the port at which it is marked
     bool rests = false;     // a mark would tell the controller nothing new
     int64_t resumes = 0;    // until then
     int64_t patience = -1;  // hazard left until a mark while it is not in the heap; -1: not drawn
-    int64_t begins = 0;    // its first packet leaves then; 0: has left
-    Wide phase = 0;        // of its packets, in 1e-12 bit, at `volume`
-    Wide volume = 0;       // volume clock of the port
+    int64_t begins = 0;     // its first packet leaves then; 0: has left
+    Wide phase = 0;         // of its packets, in 1e-12 bit, at `volume`
+    Wide volume = 0;        // volume clock of the port
     uint64_t draws = 0;
   };
 
@@ -195,25 +195,25 @@ class SteppedFabric final : public Fabric {
     uint32_t nic = 0;
     bool controlled = false, active = false, last_out = false, increase_running = false;
     int64_t line = 0;
-    int64_t wanted = 0;    // by controller and window
-    int64_t rate = 0;      // in use from `since` on
+    int64_t wanted = 0;  // by controller and window
+    int64_t rate = 0;    // in use from `since` on
     int64_t since = 0;
-    Wide left = 0;         // of messages from `head` on that were begun, at `since`
-    Wide last = 0;         // last packet of `head`
+    Wide left = 0;  // of messages from `head` on that were begun, at `since`
+    Wide last = 0;  // last packet of `head`
     uint32_t head = kNil, tail = kNil;
     int64_t wake = kNever;
     uint32_t unacked = 0, latest = kNil;
     int64_t increase_next = 0, increase_wake = kNever;
-    int64_t cut_wake = -1;          // of the last event
-    int64_t cut_due = kNever;       // that the controller waits for
-    int64_t window = 0;       // bytes; 0: none
-    int64_t window_rate = 0;  // what it allows now; 0: no limit
+    int64_t cut_wake = -1;     // of the last event
+    int64_t cut_due = kNever;  // that the controller waits for
+    int64_t window = 0;        // bytes; 0: none
+    int64_t window_rate = 0;   // what it allows now; 0: no limit
     bool window_pending = false;
     Wide until_count = 0;  // byte counter
     int64_t bytes_wake = kNever;
     int64_t delivered_rate = 0;
     int64_t first_notify = -1, last_cnp = INT64_MIN / 2, last_ack = 0;
-    Rates notices;         // when marks become known to the controller
+    Rates notices;  // when marks become known to the controller
     uint64_t dice_object = 0;
     uint32_t messages = 0;
     Dcqcn cc;

@@ -31,8 +31,8 @@ int64_t SteppedFabric::slope(const Port& p) {
 int64_t SteppedFabric::offset(const Port& p) const {
   // Packets arrive as wholes: of each flow half a packet more waits than the fluid says. Marking
   // looks at what is left when a packet begins to leave; on arrival that packet counts.
-  const auto half_packets = static_cast<int64_t>(p.members.size()) -
-                            (config_.ecn == EcnMark::dequeue ? 2 : 0);
+  const auto half_packets =
+      static_cast<int64_t>(p.members.size()) - (config_.ecn == EcnMark::dequeue ? 2 : 0);
   return half_packets * static_cast<int64_t>(full_ >> (kQueueShift + 1));
 }
 
@@ -49,9 +49,7 @@ int64_t SteppedFabric::step_to_next_bin(const Port& p, int64_t queue, int bin, i
   int64_t way = 0;
   if (m > 0) {
     if (bin == kBins) return most;
-    const int64_t upper = bin < 0              ? p.kmin
-                          : bin == kBins - 1 ? p.kmax
-                                             : p.kmin + (bin + 1) * p.bin;
+    const int64_t upper = bin < 0 ? p.kmin : bin == kBins - 1 ? p.kmax : p.kmin + (bin + 1) * p.bin;
     way = upper - queue + 1;
   } else if (m < 0) {
     if (bin < 0) return most;
@@ -59,9 +57,8 @@ int64_t SteppedFabric::step_to_next_bin(const Port& p, int64_t queue, int bin, i
   } else {
     return most;
   }
-  const Wide ps = (static_cast<Wide>(std::max<int64_t>(way, 1)) << kQueueShift) /
-                      (m > 0 ? m : -m) +
-                  1;
+  const Wide ps =
+      (static_cast<Wide>(std::max<int64_t>(way, 1)) << kQueueShift) / (m > 0 ? m : -m) + 1;
   return ps < most ? static_cast<int64_t>(ps) : most;
 }
 
@@ -90,8 +87,8 @@ void SteppedFabric::settle(Port& p) {
           const auto out = static_cast<Wide>(p.head) * static_cast<int64_t>(p.scale_q16) >> 16;
           p.pooled += out * step * hazards_[bin];
         }
-        p.hazard += static_cast<Wide>(hazards_[bin]) * static_cast<int64_t>(p.scale_q16) * step >>
-                    16;
+        p.hazard +=
+            static_cast<Wide>(hazards_[bin]) * static_cast<int64_t>(p.scale_q16) * step >> 16;
       }
       grow(step);
       left -= step;
@@ -102,8 +99,8 @@ void SteppedFabric::settle(Port& p) {
 
 /// What waits at `at`, not long from now, in ps of the line.
 int64_t SteppedFabric::wait_ps(const Port& p, int64_t at) const {
-  int64_t queue = p.queue + static_cast<int64_t>(
-                                static_cast<Wide>(slope(p)) * (at - p.since) >> kQueueShift);
+  int64_t queue =
+      p.queue + static_cast<int64_t>(static_cast<Wide>(slope(p)) * (at - p.since) >> kQueueShift);
   if (queue <= 0) return 0;
   if (p.members.size() > 1) {
     queue += static_cast<int64_t>(p.members.size() - 1) *
@@ -118,9 +115,9 @@ void SteppedFabric::reschedule(uint32_t pi) {
   const int64_t m = slope(p);
   int64_t at = kNever;
   const auto reach = [&](int64_t way) {
-    return now_ + static_cast<int64_t>(
-                      ((static_cast<Wide>(way) << kQueueShift) + (m > 0 ? m : -m) - 1) /
-                      (m > 0 ? m : -m));
+    return now_ +
+           static_cast<int64_t>(((static_cast<Wide>(way) << kQueueShift) + (m > 0 ? m : -m) - 1) /
+                                (m > 0 ? m : -m));
   };
   if (p.queue > 0 && m < 0) at = reach(p.queue);
   if (m > 0 && p.watch != kNever) at = std::min(at, reach(std::max<int64_t>(0, p.watch - p.queue)));
@@ -207,9 +204,9 @@ void SteppedFabric::on_front(uint32_t hi) {
     set_head(hi, rate);
   } else {
     h.leaving.push(rate);
-    events_.push(now_ + static_cast<int64_t>((static_cast<Wide>(p.queue) << kQueueShift) /
-                                             p.carries),
-                 key(kLeave, hi), 0);
+    events_.push(
+        now_ + static_cast<int64_t>((static_cast<Wide>(p.queue) << kQueueShift) / p.carries),
+        key(kLeave, hi), 0);
   }
   rescale(pi, hi);
   reschedule(pi);
@@ -296,8 +293,8 @@ void SteppedFabric::rescale(uint32_t pi, uint32_t changed) {
 void SteppedFabric::tell(uint32_t hi) {
   Hop& h = hops_[hi];
   const Port& p = ports_[h.port];
-  const auto out = static_cast<int64_t>(
-      static_cast<Wide>(h.head) * static_cast<int64_t>(p.scale_q16) >> 16);
+  const auto out =
+      static_cast<int64_t>(static_cast<Wide>(h.head) * static_cast<int64_t>(p.scale_q16) >> 16);
   if (out == h.out) return;
   if (p.to_host) {
     h.out = out;
@@ -329,8 +326,8 @@ void SteppedFabric::told_receiver(uint32_t qi, int64_t rate) {
     if (i == 0) {
       Nic& nic = nics_[ports_[pi].nic];
       nic.acks += change;
-      const int64_t moved = nic.acks > nic.shared_acks ? nic.acks - nic.shared_acks
-                                                       : nic.shared_acks - nic.acks;
+      const int64_t moved =
+          nic.acks > nic.shared_acks ? nic.acks - nic.shared_acks : nic.shared_acks - nic.acks;
       const bool full_now = nic.wanted + nic.acks > nic.line;
       if (full_now != nic.full || (full_now && moved > nic.line >> kTellShift)) {
         share(ports_[pi].nic, kNil);
@@ -371,8 +368,10 @@ SteppedFabric::Wide SteppedFabric::phase_of(const Port& p, Hop& h) const {
   return (h.phase + (h.head * (p.volume - h.volume) >> 16)) % full_;
 }
 
-/// The queue goes through more than a 32nd of the marking band in that time.
+/// The queue goes through more than a 32nd of the marking band in that time, or what leaves it may
+/// change.
 bool SteppedFabric::moves(const Port& p, int64_t ps) {
+  if (ps > 10'000'000) return true;
   const int64_t m = slope(p);
   const Wide way = static_cast<Wide>(m > 0 ? m : -m) * ps >> kQueueShift;
   return way > p.bin * (kBins / 32);
@@ -389,15 +388,16 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi, bool next) {
   const auto out = static_cast<int64_t>(
       std::max<Wide>(1, static_cast<Wide>(h.head) * static_cast<int64_t>(p.scale_q16) >> 16));
   const auto spacing = static_cast<int64_t>(full_ / out);
-  // The hazard of half a packet before and half a packet after its beginning is that of a packet: it
-  // is the nearest one. A beginning that is past is still ahead of its notification.
+  // The hazard of half a packet before and half a packet after its beginning is that of a packet:
+  // it is the nearest one. A beginning that is past is still ahead of its notification.
   const Wide phase = phase_of(p, h);
-  int64_t begins = static_cast<int64_t>((2 * phase < full_ && !(next && phase > 0) ? -phase : full_ - phase) / out);
+  int64_t begins = static_cast<int64_t>(
+      (2 * phase < full_ && !(next && phase > 0) ? -phase : full_ - phase) / out);
   // Times are counted from now; what is on its way takes as long as the first.
   const int64_t to_receiver = at_receiver(hi, now_ + begins) - begins;
   const int64_t to_sender = back_at_sender(q, to_receiver + begins, config_.cnp_packets) - begins;
-  const bool heard = !config_.cnp_packets ||
-                     to_receiver + begins - q.last_cnp >= config_.cnp_interval_ps;
+  const bool heard =
+      !config_.cnp_packets || to_receiver + begins - q.last_cnp >= config_.cnp_interval_ps;
   int64_t rest = begins + spacing / 2;
   if (!heard) {
     rest = std::max(rest, q.last_cnp + config_.cnp_interval_ps - to_receiver);
@@ -431,8 +431,7 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi, bool next) {
       // Until the alpha timer ticks, further marks change nothing.
       rest = std::max(rest, begins + origin + (at - origin + tick - 1) / tick * tick - at);
       draw(h);
-      const auto wait =
-          static_cast<int64_t>(std::min<Wide>(kNever / 4, h.patience * full_ / gain));
+      const auto wait = static_cast<int64_t>(std::min<Wide>(kNever / 4, h.patience * full_ / gain));
       // The nearest beginning to that.
       const int64_t packets = std::max<int64_t>(1, (rest + wait - begins + spacing / 2) / spacing);
       const int64_t later = begins + packets * spacing;
@@ -546,10 +545,10 @@ void SteppedFabric::look_for_pause(uint32_t pi) {
     if (rates == 0) continue;
     for (const uint32_t h : p.members) {
       const uint32_t in = hops_[h - 1].port;
-      const auto share = static_cast<int64_t>(bytes(p.queue) *
-                                              static_cast<Wide>(hops_[h].in + hops_[h].head) /
-                                              rates);
-      auto it = std::find_if(used.begin(), used.end(), [in](const auto& u) { return u.first == in; });
+      const auto share = static_cast<int64_t>(
+          bytes(p.queue) * static_cast<Wide>(hops_[h].in + hops_[h].head) / rates);
+      auto it =
+          std::find_if(used.begin(), used.end(), [in](const auto& u) { return u.first == in; });
       if (it == used.end()) it = used.insert(used.end(), {in, 0});
       it->second += share;
     }
@@ -564,13 +563,15 @@ void SteppedFabric::look_for_pause(uint32_t pi) {
     margin = std::min(margin, threshold - std::max<int64_t>(0, u.second - config_.reserve));
   }
   if (margin <= 0) {
-    decline((config_.pfc == PfcMode::off ? "packets would be dropped in " : "PFC would pause ports of ") +
+    decline((config_.pfc == PfcMode::off ? "packets would be dropped in "
+                                         : "PFC would pause ports of ") +
             topology_.nodes()[n.global].name + " at " + print_time(Time::ps(now_)));
     port.watch = kNever;
     return;
   }
   // Look again when a quarter of the margin is gone; looks are not free.
-  const int64_t more = std::max<int64_t>(16 * 1024, std::min<int64_t>(margin / 4, int64_t{1} << 40));
+  const int64_t more =
+      std::max<int64_t>(16 * 1024, std::min<int64_t>(margin / 4, int64_t{1} << 40));
   port.watch = port.queue + static_cast<int64_t>(static_cast<Wide>(more) * kUnit >> kQueueShift);
 }
 

@@ -146,23 +146,22 @@ std::vector<Case> all_cases(const fs::path& reference) {
       if (g.peer != "hpcc-ns3" || !dcqcn || g.set.rfind("S1", 0) == 0) continue;
       Case c{g.set, (golden / g.scenario).string(), g.settings, {}, g.kind == "random", "golden"};
       c.settings.push_back("fabric.topology.path=" + (set / "topology.txt").string());
-      c.settings.push_back("traffic=[{pattern: file, path: " + (set / "flows.csv").string() +
-                           "}]");
+      c.settings.push_back("traffic=[{pattern: file, path: " + (set / "flows.csv").string() + "}]");
       cases.push_back(std::move(c));
     }
   }
   const auto port = [&](int n, const std::string& size) {
-    cases.push_back({fmt::format("{} x {} into one port", n, size),
-                     incast,
-                     {fmt::format("cluster={{nodes: {}, gpus_per_node: 1}}", n + 1),
-                      "fabric.topology={kind: single-switch, scale_up: {kind: none}, nic: {rate: "
-                      "100Gbps}, link: {delay: 1us}}",
-                      "fabric.switch.buffer=1GiB",
-                      fmt::format("traffic=[{{pattern: incast, dst: {}, fan_in: {}, size: {}}}]", n,
-                                  n, size)},
-                     {},
-                     true,
-                     "long"});
+    cases.push_back(
+        {fmt::format("{} x {} into one port", n, size),
+         incast,
+         {fmt::format("cluster={{nodes: {}, gpus_per_node: 1}}", n + 1),
+          "fabric.topology={kind: single-switch, scale_up: {kind: none}, nic: {rate: "
+          "100Gbps}, link: {delay: 1us}}",
+          "fabric.switch.buffer=1GiB",
+          fmt::format("traffic=[{{pattern: incast, dst: {}, fan_in: {}, size: {}}}]", n, n, size)},
+         {},
+         true,
+         "long"});
   };
   port(4, "400MB");
   port(8, "100MB");
@@ -312,8 +311,8 @@ int run_all(int argc, char** argv) {
       ++declined_cases;
       continue;
     }
-    Sum& sum = sums[static_cast<size_t>(
-        std::find(groups.begin(), groups.end(), c.group) - groups.begin())];
+    Sum& sum = sums[static_cast<size_t>(std::find(groups.begin(), groups.end(), c.group) -
+                                        groups.begin())];
     ++sum.cases;
     sum.mean += std::abs(mean_error);
     sum.worst = std::max(sum.worst, std::abs(mean_error));

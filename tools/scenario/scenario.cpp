@@ -658,8 +658,7 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
                     "remove output.telemetry.links or use 'simulation: {engine: packet}'");
   }
   if (s.engine.kind != "packet" &&
-      (s.ecmp.kind != "ecmp" ||
-       (s.engine.kind != "stepped" && s.ecmp.params.integer("qps") > 1))) {
+      (s.ecmp.kind != "ecmp" || (s.engine.kind != "stepped" && s.ecmp.params.integer("qps") > 1))) {
     // A wrong route is worse than none: these engines give a connection one path.
     throw UserError(s.ecmp.pos,
                     "the " + s.engine.kind + " engine models load_balancing: ecmp with qps: 1 only",
