@@ -25,6 +25,8 @@ struct CollectiveRequest {
   int64_t bytes = 0;                               ///< Chakra's convention, see Op::bytes; > 0
   const std::vector<uint32_t>* members = nullptr;  ///< ranks, in ring order
   Placement placement;
+  /// all-to-all: bytes from member to member, row-major by sender; null: equal shares of `bytes`.
+  std::shared_ptr<const std::vector<int64_t>> sizes = nullptr;
 };
 
 /// Bytes of a call as algorithms see it: a barrier is an all-reduce of one word per member,

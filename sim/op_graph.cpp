@@ -26,7 +26,8 @@ class Hasher {
 bool runs_alike(const Op& a, const Op& b) {
   return a.stream == b.stream && a.kind == b.kind && a.collective == b.collective &&
          a.group_slot == b.group_slot && a.peer_slot == b.peer_slot && a.tag == b.tag &&
-         a.duration == b.duration && a.flops == b.flops && a.bytes == b.bytes;
+         a.duration == b.duration && a.flops == b.flops && a.bytes == b.bytes &&
+         a.first_kernel == b.first_kernel && a.kernels == b.kernels && a.exchange == b.exchange;
 }
 
 std::string describe(const OpGraph& graph, uint32_t op) {
@@ -75,6 +76,24 @@ const char* collective_name(CollectiveKind kind) {
   return "unknown collective";
 }
 
+const char* dimension_name(Dimension dimension) {
+  switch (dimension) {
+    case Dimension::none:
+      return "none";
+    case Dimension::tensor:
+      return "tensor";
+    case Dimension::context:
+      return "context";
+    case Dimension::expert:
+      return "expert";
+    case Dimension::pipeline:
+      return "pipeline";
+    case Dimension::data:
+      return "data";
+  }
+  return "unknown dimension";
+}
+
 uint32_t OpGraph::intern(const std::string& text) {
   // `strings` is public: index what was added to it directly.
   for (auto i = static_cast<uint32_t>(string_index_.size()); i < strings.size(); ++i) {
@@ -96,6 +115,7 @@ void OpGraph::finish() {
   for (const Op& op : ops) {
     TRAINYARD_ASSERT(op.name < strings.size());
     TRAINYARD_ASSERT(op.stream < streams.size());
+    TRAINYARD_ASSERT(uint64_t{op.first_kernel} + op.kernels <= kernels.size());
   }
 
   // Sorted edges: successors come out in issue order, whatever the order of add_dependency().
@@ -164,6 +184,12 @@ uint64_t OpGraph::hash() const {
     h.add(static_cast<uint64_t>(op.duration.ps()));
     h.add(static_cast<uint64_t>(op.flops));
     h.add(static_cast<uint64_t>(op.bytes));
+    h.add(static_cast<uint64_t>(op.first_kernel) << 32 | op.kernels);
+    h.add(op.exchange);
+  }
+  for (const Kernel& k : kernels) {
+    h.add(static_cast<uint64_t>(k.kind));
+    for (const int64_t v : {k.flops, k.bytes, k.m, k.n, k.k}) h.add(static_cast<uint64_t>(v));
   }
   for (uint32_t f : first_) h.add(f);
   for (uint32_t s : successors_) h.add(s);
@@ -174,10 +200,12 @@ bool OpGraph::equals(const OpGraph& other) const {
   if (this == &other) return true;
   if (ops.size() != other.ops.size() || streams.size() != other.streams.size()) return false;
   for (size_t i = 0; i < streams.size(); ++i) {
-    if (streams[i].order != other.streams[i].order || streams[i].name != other.streams[i].name) {
+    if (streams[i].order != other.streams[i].order || streams[i].name != other.streams[i].name ||
+        streams[i].dimension != other.streams[i].dimension) {
       return false;
     }
   }
+  if (kernels != other.kernels) return false;
   for (uint32_t i = 0; i < ops.size(); ++i) {
     if (!runs_alike(ops[i], other.ops[i]) || ops[i].source_id != other.ops[i].source_id ||
         name_of(i) != other.name_of(i)) {

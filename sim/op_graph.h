@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/exchange.h"
 #include "sim/units.h"
 
 namespace trainyard {
@@ -43,9 +44,26 @@ enum class StreamOrder : uint8_t {
   free    ///< any number at a time, each as soon as its dependencies allow
 };
 
+/// What a communication stream serves: times are split by it in reports.
+enum class Dimension : uint8_t { none, tensor, context, expert, pipeline, data };
+inline constexpr size_t kDimensions = 6;
+/// "none", "tensor", ...
+const char* dimension_name(Dimension dimension);
+
 struct Stream {
   std::string name;  ///< "compute", "host", "stream 7"
   StreamOrder order = StreamOrder::fifo;
+  Dimension dimension = Dimension::none;
+};
+
+/// A kernel of a compute op that stands for several: its time is the sum of theirs.
+struct Kernel {
+  enum class Kind : uint8_t { gemm, attention, elementwise };
+  Kind kind = Kind::gemm;
+  int64_t flops = 0;
+  int64_t bytes = 0;            ///< of device memory, read and written
+  int64_t m = 0, n = 0, k = 0;  ///< shape of a GEMM; of attention: queries, keys, heads x size
+  bool operator==(const Kernel&) const = default;
 };
 
 /// One operation. Fields beyond `kind` and `stream` are used by the kinds named beside them.
@@ -55,11 +73,15 @@ struct Op {
   uint32_t stream = 0;     ///< index into OpGraph::streams
   OpKind kind = OpKind::metadata;
   CollectiveKind collective = CollectiveKind::all_reduce;  // collective
-  uint32_t group_slot = 0;  // collective: index into RankBinding::groups
+  uint32_t group_slot = 0;  // collective, exchange: index into RankBinding::groups
   uint32_t peer_slot = 0;   // send, recv: index into RankBinding::peers
   uint64_t tag = 0;         // send, recv: matched in order of issue per (src, dst, tag)
   Time duration;            // compute, memory: as traced; zero when unknown. metadata: a delay
-  int64_t flops = 0;        // compute
+  int64_t flops = 0;        // compute; with kernels: their sum
+  uint32_t first_kernel = 0, kernels = 0;  // compute: range of OpGraph::kernels; may be empty
+  /// all-to-all: shares are those of this exchange of Job::exchanges. compute: the time is scaled
+  /// by what this rank received in it. 0: equal shares, no scaling.
+  uint32_t exchange = 0;
   /// compute, memory: bytes touched. collective: Chakra's convention, the bytes that one rank
   /// contributes (all-reduce, reduce-scatter: whole input buffer; all-gather: own shard;
   /// all-to-all: whole send buffer, own share included). send, recv: message size.
@@ -72,6 +94,7 @@ class OpGraph {
   std::vector<std::string> strings;
   std::vector<Stream> streams;
   std::vector<Op> ops;
+  std::vector<Kernel> kernels;
 
   /// Index of `text` in `strings`, added when new.
   uint32_t intern(const std::string& text);
@@ -111,6 +134,8 @@ struct Group {
 struct RankBinding {
   std::vector<uint32_t> groups;  ///< slot -> index into Job::groups
   std::vector<uint32_t> peers;   ///< slot -> rank
+  /// slot -> position of this rank among the group's members; empty: it is looked up.
+  std::vector<uint32_t> positions = {};
 };
 
 struct RankProgram {
@@ -123,6 +148,7 @@ struct Job {
   std::string name;
   std::vector<RankProgram> ranks;
   std::vector<Group> groups;
+  std::shared_ptr<const Exchanges> exchanges;  ///< null where no op names one
   /// Replaces graphs of equal content by one shared graph; returns the number of rank classes.
   size_t fold();
 };

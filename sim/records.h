@@ -2,6 +2,7 @@
 // What a timeline run leaves behind, as plain data.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -35,6 +36,9 @@ struct RankTimes {
   Time hidden_comm;   ///< bytes moving behind compute
   Time wait;          ///< nothing running or moving, waiting for a peer in a collective or recv
   Time idle;          ///< none of these (pipeline bubble, or finished early)
+  /// exposed_comm and wait by the dimension that they serve. Where several move or wait at once,
+  /// the first in the order of Dimension, `none` last.
+  std::array<Time, kDimensions> exposed_of{}, wait_of{}, hidden_of{};
 };
 
 /// One executed collective.

@@ -2,6 +2,7 @@
 #include "sim/timeline.h"
 
 #include <algorithm>
+#include <array>
 #include <queue>
 
 #include "sim/dice.h"
@@ -39,11 +40,12 @@ double busbw_factor(CollectiveKind kind, uint32_t n) {
   }
 }
 
-/// What is the same for all ranks of a class.
+/// What is the same for all ranks of a class whose bindings repeat alike.
 struct Timeline::ClassInfo {
   std::vector<std::vector<uint32_t>> stream_ops;  // fifo streams: ops in issue order
-  std::vector<uint32_t> nth;  // collective: its number within the group; send/recv: within
-                              // (peer, tag, direction)
+  std::vector<uint32_t> nth;    // collective: its number within the group; send/recv: within
+                                // (peer, tag, direction)
+  std::vector<uint32_t> roots;  // ops without dependencies
 };
 
 struct Timeline::RankState {
@@ -57,9 +59,9 @@ struct Timeline::RankState {
   };
   std::vector<StreamState> streams;
   uint32_t left = 0;
-  std::unique_ptr<ClassInfo> own_info;  // where slots repeat, see the constructor
   // What runs now, and since when the split below holds.
   int computing = 0, hosting = 0, moving = 0, waiting = 0;
+  std::array<int16_t, kDimensions> moving_of{}, waiting_of{};
   Time since;
 };
 
@@ -70,6 +72,7 @@ struct Timeline::Collective {
   int64_t bytes = 0;
   uint32_t first_rank = kNone, first_op = 0;
   std::unique_ptr<CollectiveRun> run;
+  uint32_t call = kNone;        // of the host
   std::vector<uint32_t> op_of;  // member -> op, kNone before arrival
   std::vector<Time> arrival;    // member
   std::vector<char> member_done;
@@ -95,17 +98,24 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
       options_(std::move(options)) {
   ranks_.resize(job.ranks.size());
   times_.resize(job.ranks.size());
-  const auto repeats = [](std::vector<uint32_t> slots) {
-    std::sort(slots.begin(), slots.end());
-    return std::adjacent_find(slots.begin(), slots.end()) != slots.end();
+  // Slot -> the first slot that holds the same.
+  const auto add_pattern = [](const std::vector<uint32_t>& slots, std::vector<uint32_t>& out) {
+    for (const uint32_t held : slots) {
+      out.push_back(
+          static_cast<uint32_t>(std::find(slots.begin(), slots.end(), held) - slots.begin()));
+    }
   };
+  std::vector<uint32_t> pattern;
   for (uint32_t r = 0; r < job.ranks.size(); ++r) {
     const OpGraph* g = job.ranks[r].graph.get();
     const RankBinding& binding = job.ranks[r].binding;
-    // Numbers count per group and peer. They are those of the class unless two slots hold the same
-    // (the next stage of two is the previous one, too).
-    const bool alike = !repeats(binding.groups) && !repeats(binding.peers);
-    auto& info = alike ? classes_[g] : ranks_[r].own_info;
+    // Numbers count per group and peer: they depend on which slots hold the same (the next stage
+    // of two is the previous one, too).
+    pattern.clear();
+    add_pattern(binding.groups, pattern);
+    pattern.push_back(kNone);
+    add_pattern(binding.peers, pattern);
+    auto& info = classes_[{g, pattern}];
     if (!info) {
       info = std::make_unique<ClassInfo>();
       info->stream_ops.resize(g->streams.size());
@@ -117,6 +127,7 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
         if (g->streams[op.stream].order == StreamOrder::fifo) {
           info->stream_ops[op.stream].push_back(i);
         }
+        if (g->dependency_count(i) == 0) info->roots.push_back(i);
         if (op.kind == OpKind::collective)
           info->nth[i] = per_group[binding.groups[op.group_slot]]++;
         if (op.kind == OpKind::send || op.kind == OpKind::recv) {
@@ -144,6 +155,24 @@ std::string Timeline::op_label(uint32_t rank, uint32_t op) const {
   return "'" + g.name_of(op) + "' (node " + std::to_string(g.ops[op].source_id) + ")";
 }
 
+void Timeline::move(uint32_t rank, uint32_t op, int change) {
+  RankState& s = ranks_[rank];
+  s.moving += change;
+  int16_t& n = s.moving_of[static_cast<size_t>(dimension(s, op))];
+  n = static_cast<int16_t>(n + change);
+}
+
+void Timeline::wait(uint32_t rank, uint32_t op, int change) {
+  RankState& s = ranks_[rank];
+  s.waiting += change;
+  int16_t& n = s.waiting_of[static_cast<size_t>(dimension(s, op))];
+  n = static_cast<int16_t>(n + change);
+}
+
+Dimension Timeline::dimension(const RankState& s, uint32_t op) {
+  return s.graph->streams[s.graph->ops[op].stream].dimension;
+}
+
 /// Books the time since the last change of what runs on `rank`.
 void Timeline::account(uint32_t rank) {
   RankState& s = ranks_[rank];
@@ -151,15 +180,26 @@ void Timeline::account(uint32_t rank) {
   s.since = now_;
   if (span.ps() == 0) return;
   RankTimes& t = times_[rank];
+  const auto first_of = [](const std::array<int16_t, kDimensions>& running) {
+    for (size_t d = 1; d < kDimensions; ++d) {
+      if (running[d] > 0) return d;
+    }
+    return size_t{0};
+  };
   if (s.computing > 0) {
     t.compute += span;
-    if (s.moving > 0) t.hidden_comm += span;
+    if (s.moving > 0) {
+      t.hidden_comm += span;
+      t.hidden_of[first_of(s.moving_of)] += span;
+    }
   } else if (s.moving > 0) {
     t.exposed_comm += span;
+    t.exposed_of[first_of(s.moving_of)] += span;
   } else if (s.hosting > 0) {
     t.host += span;
   } else if (s.waiting > 0) {
     t.wait += span;
+    t.wait_of[first_of(s.waiting_of)] += span;
   } else {
     t.idle += span;
   }
@@ -241,7 +281,8 @@ void Timeline::begin_now(uint32_t rank, uint32_t op) {
       return;
     case OpKind::compute:
     case OpKind::memory: {
-      const Time d = compute_.duration(*s.graph, op, rank);
+      Time d = compute_.duration(*s.graph, op, rank);
+      if (o.exchange != 0) d = scaled(d, rank, o);
       account(rank);
       const bool host = s.graph->streams[o.stream].name == "host";
       (host ? s.hosting : s.computing) += 1;
@@ -263,6 +304,25 @@ void Timeline::begin_now(uint32_t rank, uint32_t op) {
       begin_message(rank, op);
       return;
   }
+}
+
+/// `d` is for an even exchange; some members got more than others.
+Time Timeline::scaled(Time d, uint32_t rank, const Op& o) const {
+  TRAINYARD_ASSERT(job_.exchanges != nullptr);
+  const uint32_t group = job_.ranks[rank].binding.groups[o.group_slot];
+  const auto& members = job_.groups[group].members;
+  const uint64_t load = job_.exchanges->load_q32(group, static_cast<uint32_t>(members.size()),
+                                                 o.exchange, position(rank, o.group_slot));
+  return Time::ps(static_cast<int64_t>((static_cast<unsigned __int128>(d.ps()) * load) >> 32));
+}
+
+/// Place of `rank` among the members of its group; kNone when it is none.
+uint32_t Timeline::position(uint32_t rank, uint32_t slot) const {
+  const RankBinding& binding = job_.ranks[rank].binding;
+  if (!binding.positions.empty()) return binding.positions[slot];
+  const auto& members = job_.groups[binding.groups[slot]].members;
+  const auto it = std::find(members.begin(), members.end(), rank);
+  return it == members.end() ? kNone : static_cast<uint32_t>(it - members.begin());
 }
 
 void Timeline::finish(uint32_t rank, uint32_t op) {
@@ -288,12 +348,11 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
   const Op& o = s.graph->ops[op];
   const uint32_t gi = job_.ranks[rank].binding.groups[o.group_slot];
   const Group& group = job_.groups[gi];
-  const auto member_it = std::find(group.members.begin(), group.members.end(), rank);
-  if (member_it == group.members.end()) {
+  const uint32_t member = position(rank, o.group_slot);
+  if (member == kNone) {
     throw SimulationError("rank " + std::to_string(rank) + " issues " + op_label(rank, op) +
                           " on group '" + group.name + "', of which it is no member");
   }
-  const auto member = static_cast<uint32_t>(member_it - group.members.begin());
   if (group.members.size() == 1) {
     finished_.emplace_back(rank, op);
     return;
@@ -333,10 +392,22 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
                            std::to_string(r.index));
     const int64_t bytes = request_bytes(o.collective, o.bytes, group.members.size());
     if (bytes > 0) {
-      const CollectiveRequest request{o.collective, bytes, &group.members, options_.placement};
+      CollectiveRequest request{o.collective, bytes, &group.members, options_.placement, nullptr};
+      if (o.exchange != 0) {
+        TRAINYARD_ASSERT(job_.exchanges != nullptr && o.collective == CollectiveKind::all_to_all);
+        request.sizes =
+            job_.exchanges->sizes(gi, static_cast<uint32_t>(group.members.size()), o.exchange);
+      }
       const CollectiveAlgorithm& algorithm = selector_.choose(request);
       r.algorithm = algorithm.name();
-      c.run = algorithm.begin(request);
+      if (options_.host != nullptr) {
+        c.call = options_.host->open(
+            {&algorithm, request, gi * 64, c.owner, options_.traffic_class});
+        TRAINYARD_ASSERT(c.call == hosted_.size());
+        hosted_.push_back(index);
+      } else {
+        c.run = algorithm.begin(request);
+      }
     }
     records_.push_back(std::move(r));
     collectives_.push_back(std::move(c));
@@ -358,7 +429,7 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
   account(rank);
   const auto n = static_cast<uint32_t>(group.members.size());
   if (c.arrived < n) {
-    ++s.waiting;
+    wait(rank, op, 1);
   } else {
     // The last one is here: everybody's wait ends, the transfer begins.
     records_[c.record].start = now_;
@@ -368,14 +439,18 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
       if (c.member_done[m] != 0) continue;  // a root can be through before the last one comes
       if (m != member) {
         account(other);
-        --ranks_[other].waiting;
+        wait(other, c.op_of[m], -1);
         emit(other, c.op_of[m], Span::Kind::wait, c.arrival[m], now_, c.owner, rank);
       }
-      ++ranks_[other].moving;
+      move(other, c.op_of[m], 1);
     }
   }
   std::vector<CollectiveSend> sends;
   std::vector<uint32_t> done;
+  if (c.call != kNone) {
+    options_.host->arrive(c.call, member, now_);
+    return;
+  }
   if (c.run) {
     c.run->arrived(member, sends, done);
   } else if (c.arrived == n) {
@@ -417,7 +492,7 @@ void Timeline::apply(uint32_t index, std::vector<CollectiveSend>& sends,
     ++c.done;
     const uint32_t rank = members[m];
     account(rank);
-    (all_here ? ranks_[rank].moving : ranks_[rank].waiting) -= 1;
+    all_here ? move(rank, c.op_of[m], -1) : wait(rank, c.op_of[m], -1);
     emit(rank, c.op_of[m], Span::Kind::collective,
          all_here ? records_[c.record].start : c.arrival[m], now_, c.owner);
     finished_.emplace_back(rank, c.op_of[m]);
@@ -488,25 +563,26 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
     return;
   }
   if (m.started) {
-    ++s.moving;
+    move(rank, op, 1);
     return;
   }
   if (!both && !(sending && options_.eager_sends)) {
-    ++s.waiting;
+    wait(rank, op, 1);
     return;
   }
   m.started = true;
   m.start = now_;
-  ++s.moving;
+  move(rank, op, 1);
   const Op& send = ranks_[m.src].graph->ops[m.send_op];
   if (m.src != m.dst && send.bytes != 0) m.owner = static_cast<uint32_t>(owner_names_.size());
   if (both) {
     const uint32_t other = sending ? m.dst : m.src;
     account(other);
-    --ranks_[other].waiting;
-    ++ranks_[other].moving;
-    emit(other, sending ? m.recv_op : m.send_op, Span::Kind::wait,
-         sending ? m.posted_recv : m.posted_send, now_, m.owner, rank);
+    const uint32_t other_op = sending ? m.recv_op : m.send_op;
+    wait(other, other_op, -1);
+    move(other, other_op, 1);
+    emit(other, other_op, Span::Kind::wait, sending ? m.posted_recv : m.posted_send, now_, m.owner,
+         rank);
   }
   if (m.owner == kNone) {
     message_done(index);
@@ -529,7 +605,7 @@ void Timeline::message_done(uint32_t index) {
   Message& m = messages_[index];
   const auto end = [&](uint32_t rank, uint32_t op, Span::Kind kind, Time begin) {
     account(rank);
-    --ranks_[rank].moving;
+    move(rank, op, -1);
     emit(rank, op, kind, begin, now_, m.owner);
     finished_.emplace_back(rank, op);
   };
@@ -609,15 +685,16 @@ bool Timeline::run(Recorder* recorder) {
   };
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     RankState& s = ranks_[r];
-    for (uint32_t i = 0; i < s.graph->ops.size(); ++i) {
-      if (s.graph->dependency_count(i) == 0) release(r, i);
-    }
+    for (const uint32_t root : s.info->roots) release(r, root);
     for (uint32_t st = 0; st < s.streams.size(); ++st) try_stream(r, st);
   }
   settle();
 
   const Time stretch = slice_of(ranks_.size());
   std::vector<Completion> completions;
+  std::vector<CollectiveHost::Done> through;
+  std::vector<CollectiveSend> no_sends;
+  std::vector<uint32_t> member(1);
   while (ops_done_ < ops_total_) {
     const Time own = events_.empty() ? Time::infinity() : Time::ps(events_.next_time());
     const Time fabric_next = fabric_.next_event();
@@ -635,11 +712,18 @@ bool Timeline::run(Recorder* recorder) {
     const Time slice = std::max(fabric_next, now_);
     const Time limit =
         std::min({own, fails_at, slice == Time::infinity() ? Time::infinity() : slice + stretch});
-    if (fabric_next <= limit) {
+    // Also when it has nothing to do: what starts next starts after this instant of the fabric.
+    if (fabric_next <= limit || own <= limit) {
       const Time reached = fabric_.advance(limit, completions);
-      if (!completions.empty()) {
+      through.clear();
+      if (options_.host != nullptr) options_.host->take_done(through);
+      if (!completions.empty() || !through.empty()) {
         now_ = reached;
         for (const Completion& c : completions) on_completion(c);
+        for (const CollectiveHost::Done& d : through) {
+          member[0] = d.member;
+          apply(hosted_[d.call], no_sends, member);
+        }
         settle();
         continue;
       }
@@ -668,6 +752,23 @@ bool Timeline::run(Recorder* recorder) {
     if (fabric_.next_event() == Time::infinity()) throw SimulationError(fabric_.describe_stall());
     fabric_.advance(Time::infinity(), completions);
   }
+  book_collectives();
+  return true;
+}
+
+/// What the messages of each collective came to.
+void Timeline::book_collectives() {
+  for (uint32_t call = 0; call < hosted_.size(); ++call) {
+    CollectiveRecord& r = records_[collectives_[hosted_[call]].record];
+    const CollectiveHost::Tally t = options_.host->tally(call);
+    r.transfers = t.transfers;
+    r.wire_payload = t.payload;
+    r.transmissions = t.transmissions;
+    r.cts_count = t.cts_count;
+    r.cts_p50 = t.cts_p50;
+    r.cts_p90 = t.cts_p90;
+    r.cts_p99 = t.cts_p99;
+  }
   const auto& transfers = fabric_.transfers();
   std::map<uint32_t, std::vector<Time>> grants;  // by record
   for (uint32_t id = 0; id < flights_.size(); ++id) {
@@ -687,7 +788,6 @@ bool Timeline::run(Recorder* recorder) {
     r.cts_p90 = percentile(90);
     r.cts_p99 = percentile(99);
   }
-  return true;
 }
 
 std::string Timeline::describe_hang() const {
@@ -705,7 +805,10 @@ std::string Timeline::describe_hang() const {
       text += "; the GPU of rank" + ranks + (stopped > 8 ? " ..." : "") + " has stopped for good";
     }
   }
-  if (fabric_.outstanding() > 0) return text + ": " + fabric_.describe_stall();
+  // A host counts what is open; the members that it waits for are told below.
+  if (fabric_.outstanding() > 0 && options_.host == nullptr) {
+    return text + ": " + fabric_.describe_stall();
+  }
   for (const auto& [key, index] : open_collectives_) {
     (void)key;
     const Collective& c = collectives_[index];

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "sim/collective.h"
+#include "sim/collective_host.h"
 #include "sim/compute_model.h"
 #include "sim/event_queue.h"
 #include "sim/fabric.h"
@@ -46,6 +47,9 @@ struct TimelineOptions {
   /// GPUs that slow down or stop; null: none. A stopped GPU begins no op and takes no further part
   /// in collectives; ops on a stream called "host" run on.
   const FaultSource* faults = nullptr;
+  /// Runs collectives as a whole; null: the timeline runs them message by message. Not with
+  /// `faults`, which hold up single messages.
+  CollectiveHost* host = nullptr;
   /// Called now and then with the simulated time and ops done; returning false stops the run.
   std::function<bool(Time now, uint64_t ops_done)> progress;
 };
@@ -86,12 +90,19 @@ class Timeline {
   void begin_collective(uint32_t rank, uint32_t op);
   void begin_message(uint32_t rank, uint32_t op);
   void finish(uint32_t rank, uint32_t op);
+  [[nodiscard]] Time scaled(Time d, uint32_t rank, const Op& o) const;
+  [[nodiscard]] uint32_t position(uint32_t rank, uint32_t slot) const;
+  void move(uint32_t rank, uint32_t op, int change);
+  void wait(uint32_t rank, uint32_t op, int change);
+  static Dimension dimension(const RankState& s, uint32_t op);
   void apply(uint32_t index, std::vector<CollectiveSend>& sends, std::vector<uint32_t>& done);
   void message_done(uint32_t index);
   void on_completion(const Completion& c);
   void on_delivery(TransferId id);
   /// When the collective that is open for longest fails; infinity: none, or no faults to wait for.
   Time deadline();
+  void tell_host(uint32_t collective, uint32_t member);
+  void book_collectives();
   void close_collective(uint32_t index);
   void account(uint32_t rank);
   void emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Time end,
@@ -108,13 +119,15 @@ class Timeline {
 
   Time now_, end_;
   EventQueue events_;
-  std::map<const OpGraph*, std::unique_ptr<ClassInfo>> classes_;
+  /// By graph and which slots of a binding hold the same group or peer.
+  std::map<std::pair<const OpGraph*, std::vector<uint32_t>>, std::unique_ptr<ClassInfo>> classes_;
   std::vector<RankState> ranks_;
   std::vector<Collective> collectives_;
   std::vector<Message> messages_;
   std::map<uint64_t, uint32_t> open_collectives_;
   std::map<std::vector<uint64_t>, uint32_t> open_messages_;
   std::vector<Flight> flights_;
+  std::vector<uint32_t> hosted_;  // collective of each call of the host
   std::vector<RankTimes> times_;
   std::vector<CollectiveRecord> records_;
   std::vector<std::string> owner_names_;

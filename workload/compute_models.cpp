@@ -11,9 +11,9 @@ namespace {
 
 /// max(FLOPs / peak, bytes / HBM rate). Division and rounding are IEEE operations without fused
 /// multiply-add, hence the same on every machine.
-Time roofline(const Op& op, const DeviceCard& card, double efficiency) {
-  const double compute_s = static_cast<double>(op.flops) / (card.tflops * 1e12 * efficiency);
-  const double memory_s = static_cast<double>(op.bytes) / (card.hbm_gbytes_per_s * 1e9);
+Time roofline(int64_t flops, int64_t bytes, const DeviceCard& card, double efficiency) {
+  const double compute_s = static_cast<double>(flops) / (card.tflops * 1e12 * efficiency);
+  const double memory_s = static_cast<double>(bytes) / (card.hbm_gbytes_per_s * 1e9);
   return Time::ps(std::llround(std::max(compute_s, memory_s) * 1e12));
 }
 
@@ -22,7 +22,9 @@ class Trace final : public ComputeModel {
   explicit Trace(DeviceCard card) : card_(std::move(card)) {}
   [[nodiscard]] Time duration(const OpGraph& graph, uint32_t op, uint32_t) const override {
     const Op& o = graph.ops[op];
-    if (o.duration.ps() == 0 && o.kind == OpKind::memory) return roofline(o, card_, 1.0);
+    if (o.duration.ps() == 0 && o.kind == OpKind::memory) {
+      return roofline(o.flops, o.bytes, card_, 1.0);
+    }
     return o.duration;
   }
   [[nodiscard]] std::string source() const override { return "trace"; }
@@ -38,7 +40,13 @@ class Roofline final : public ComputeModel {
     const Op& o = graph.ops[op];
     // Host operations have no FLOPs; their traced duration is all there is.
     if (o.flops == 0 && o.bytes == 0) return o.duration;
-    return roofline(o, card_, efficiency_);
+    if (o.kernels == 0) return roofline(o.flops, o.bytes, card_, efficiency_);
+    Time sum;
+    for (uint32_t i = o.first_kernel; i < o.first_kernel + o.kernels; ++i) {
+      const Kernel& k = graph.kernels[i];
+      sum += roofline(k.flops, k.bytes, card_, efficiency_);
+    }
+    return sum;
   }
   [[nodiscard]] std::string source() const override { return "roofline (uncalibrated)"; }
 

@@ -163,6 +163,24 @@ class Dcqcn {
   [[nodiscard]] bool recovered() const {
     return rate_ >= line_ - 1 - (line_ & 1) && target_ >= line_;  // halves are rounded down
   }
+  /// As if everything had happened `ps` later.
+  void shift(int64_t ps) { alpha_origin_ += ps; }
+  /// Passes all that decides what it will do from `now` on to `sink(uint64_t)`.
+  template <class Sink>
+  void digest(int64_t now, int64_t increase_next, const Sink& sink) const {
+    sink(active_);
+    if (!active_) return;
+    for (const int64_t x : {rate_, target_, alpha_origin_ - now, alpha_ticks_, bytes_}) {
+      sink(static_cast<uint64_t>(x));
+    }
+    sink(alpha_);
+    sink(static_cast<uint64_t>(byte_stage_));
+    sink(static_cast<uint64_t>(alpha_notified_) << 1 | static_cast<uint64_t>(cut_pending_));
+    // Once recovered, the timer changes nothing but the stage, of which a cut asks whether it is
+    // zero.
+    sink(static_cast<uint64_t>(recovered() ? (stage_ != 0 ? 1 : 0) : stage_));
+    if (!recovered()) sink(static_cast<uint64_t>(increase_next - now));
+  }
   /// `n` timer periods passed unobserved (the queue pair was idle).
   void age_increase(const DcqcnParams& p, int64_t n) {
     for (; n > 0 && !recovered(); --n) increase_by_timer(p);

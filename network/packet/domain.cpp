@@ -15,6 +15,11 @@ void PacketDomain::mix(uint32_t what, uint64_t a, uint64_t b) {
   fingerprint_ += dice(static_cast<uint64_t>(now_), what, a, b);
 }
 
+void PacketDomain::trace(uint32_t what, uint32_t object, int64_t value, uint64_t a, uint64_t b) {
+  mix(what, a, b);
+  if (trace_sink_ != nullptr) trace_sink_->push_back({now_, what, object, value});
+}
+
 // ---------------------------------------------------------------- events
 
 Time PacketDomain::next_event() const {
@@ -24,17 +29,24 @@ Time PacketDomain::next_event() const {
 Time PacketDomain::advance(Time limit, std::vector<Completion>& out) {
   completions_ = &out;
   const size_t before = out.size();
+  // A part of a run ends when it comes to rest; its owner has to know the instant.
+  const bool may_rest = registry_ != nullptr && !idle();
+  bool rests = false;
   while (!events_.empty() && events_.next_time() <= limit.ps()) {
     now_ = events_.next_time();
     run_instant();
     if (out.size() != before) break;
+    rests = may_rest && idle();
+    if (rests) break;
   }
   std::stable_sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
                    [](const Completion& a, const Completion& b) {
                      return a.id != b.id ? a.id < b.id : a.what < b.what;
                    });
   completions_ = nullptr;
-  if (out.size() == before && limit != Time::infinity()) now_ = std::max(now_, limit.ps());
+  if (out.size() == before && !rests && limit != Time::infinity()) {
+    now_ = std::max(now_, limit.ps());
+  }
   return Time::ps(now_);
 }
 
@@ -43,34 +55,33 @@ void PacketDomain::run_instant() {
     const Event e = events_.pop();
     ++totals_.events;
     if (events_.turn() != turn_) prefetch();
-    const uint32_t index = e.key & ((1U << kKindShift) - 1);
     switch (static_cast<Kind>(e.key >> kKindShift)) {
       case kChange:
-        on_change(index);
+        on_change(e.key & kOrderMask);
         break;
       case kStart:
-        on_start(index);
+        on_start(e.key & kOrderMask);
         break;
       case kCut:
-        on_cut(index);
+        on_cut(e.arg);
         break;
       case kIncrease:
-        on_increase(index, e.arg);
+        on_increase(e.arg);
         break;
       case kArrive:
-        on_arrive(index);
+        on_arrive(e.arg);
         break;
       case kTransmit:
-        if (ports_[index].wake == now_) {
-          ports_[index].wake = kNever;
-          transmit(index);
+        if (ports_[e.arg].wake == now_) {
+          ports_[e.arg].wake = kNever;
+          transmit(e.arg);
         }
         break;
       case kTimeout:
-        on_timeout(index);
+        on_timeout(e.arg);
         break;
       case kTimer:
-        on_timer(index, e.arg);
+        on_timer(e.key & kOrderMask, e.arg);
         break;
     }
   }
@@ -82,24 +93,24 @@ void PacketDomain::prefetch() {
   turn_ = events_.turn();
   for (const Event& e : events_.staged()) {
     if (e.key >> kKindShift != kArrive && e.key >> kKindShift != kTransmit) continue;
-    const Port* p = &ports_[e.key & ((1U << kKindShift) - 1)];
+    const Port* p = &ports_[e.arg];
     __builtin_prefetch(p);
     __builtin_prefetch(reinterpret_cast<const char*>(p) + 64);
   }
   for (const Event* e = events_.current_begin(); e != events_.current_end(); ++e) {
     const uint32_t kind = e->key >> kKindShift;
-    const uint32_t index = e->key & ((1U << kKindShift) - 1);
     if (kind == kArrive) {
-      const uint32_t k = ports_[index].wire.head;
+      const uint32_t k = ports_[e->arg].wire.head;
       if (k != kNil) __builtin_prefetch(&packets_[k]);
     } else if (kind == kTransmit) {
-      const uint32_t k = ports_[index].lane.data.head;
+      const uint32_t k = ports_[e->arg].lane.data.head;
       if (k != kNil) __builtin_prefetch(&packets_[k]);
     }
   }
 }
 
 void PacketDomain::on_start(uint32_t si) {
+  --starts_pending_;
   const uint32_t record = states_[si].record;
   const uint32_t qi = open_qp(states_[si], records_[record].src, records_[record].dst);
   TransferState& s = states_[si];
@@ -144,6 +155,7 @@ bool PacketDomain::is_lost(Port& p, const Packet& packet) {
     p.lossy = p.loss_q32 != 0 || p.down || p.doomed > 0;
     return true;
   }
+  drew_dice_ = drew_dice_ || p.loss_q32 != 0;
   return p.down ||
          ((p.loss_kinds >> packet.type & 1) != 0 &&
           dice_below(dice(config_.seed, kDiceLoss, p.global, p.loss_draws++), p.loss_q32));
@@ -154,7 +166,7 @@ void PacketDomain::on_arrive(uint32_t pi) {
   const uint32_t k = take(p.wire);
   Packet& packet = packets_[k];
   if (p.wire.head != kNil) {
-    events_.push(packet.next_arrival, key(kArrive, pi), 0);
+    events_.push(packet.next_arrival, key(kArrive, p.rank), pi);
     __builtin_prefetch(&packets_[p.wire.head], 1, 2);
   }
   if (p.lossy && is_lost(p, packet)) {
@@ -267,7 +279,7 @@ int64_t PacketDomain::transmission_ps(Port& p, int64_t bytes) const {
   if (bytes == p.size_b) return p.time_b;
   p.size_b = p.size_a;
   p.time_b = p.time_a;
-  p.size_a = static_cast<int32_t>(bytes);
+  p.size_a = static_cast<uint16_t>(bytes);
   p.time_a =
       transmission_time(Bytes(bytes), Rate::bps(p.rate_bps), Time::ps(config_.resolution_ps)).ps();
   return p.time_a;
@@ -277,7 +289,7 @@ void PacketDomain::schedule_transmit(uint32_t pi, int64_t time) {
   Port& p = ports_[pi];
   if (p.wake <= time) return;  // an earlier look finds this too
   p.wake = time;
-  events_.push(time, key(kTransmit, pi), 0);
+  events_.push(time, key(kTransmit, p.rank), pi);
 }
 
 void PacketDomain::kick(uint32_t pi) {
@@ -346,7 +358,7 @@ void PacketDomain::transmit(uint32_t pi) {
   if (packet.type == kData) port.payload += packet.wire - config_.header;
   const int64_t arrival = port.busy_until + port.delay_ps;
   if (port.wire.head == kNil)
-    events_.push(arrival, key(kArrive, pi), 0);
+    events_.push(arrival, key(kArrive, port.rank), pi);
   else
     packets_[port.wire.tail].next_arrival = arrival;
   append(port.wire, k);
@@ -456,6 +468,7 @@ void PacketDomain::mark_by_queue(Port& out, uint32_t k, int64_t queued) {
       if (hop >= q.hops) hop = hops_done(packet) - 1;  // another path of this queue pair
       // One draw per packet and hop; no path is longer than 64 links.
       const uint64_t counter = static_cast<uint64_t>(packet.seq) * 64 + hop;
+      drew_dice_ = true;
       if (!dice_below(dice(config_.seed, kDiceMark, q.dice_object, counter), probability_q32)) {
         return;
       }
@@ -479,11 +492,13 @@ uint32_t PacketDomain::choose_path(QueuePair& q) {
   uint32_t choice = q.path_choice;
   if (config_.paths == PathChoice::spray) {
     const uint64_t n = q.sent_packets++;
+    drew_dice_ = true;
     choice =
         config_.round_robin
             ? static_cast<uint32_t>((q.dice_object + n) % q.path_count)
             : static_cast<uint32_t>(dice(config_.seed, kDicePath, q.dice_object, n) % q.path_count);
   } else if (now_ - q.last_sent > config_.flowlet_gap_ps && q.high_water > 0) {
+    drew_dice_ = true;
     choice = static_cast<uint32_t>(dice(config_.seed, kDicePath, q.dice_object, q.flowlets++) %
                                    q.path_count);
   }
@@ -520,7 +535,7 @@ void PacketDomain::fill_data(uint32_t k, uint32_t qi, int64_t seq, uint32_t stat
   if (!q.rto_pending) {
     q.rto_pending = true;
     q.rto_deadline = now_ + config_.rto_ps;
-    events_.push(q.rto_deadline, key(kTimeout, qi), 0);
+    events_.push(q.rto_deadline, key(kTimeout, q.rank), qi);
   }
 }
 
@@ -542,7 +557,10 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
   auto& active = sender.active;
   size_t at = 0;
   if (sender.last_served != kNil) {
-    at = static_cast<size_t>(std::upper_bound(active.begin(), active.end(), sender.last_served) -
+    at = static_cast<size_t>(std::upper_bound(active.begin(), active.end(), sender.last_served,
+                                              [&](uint32_t rank, uint32_t other) {
+                                                return rank < qps_[other].rank;
+                                              }) -
                              active.begin());
   }
   int64_t soonest = kNever;
@@ -560,7 +578,7 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
       soonest = std::min(soonest, q.next_send);
       continue;
     }
-    sender.last_served = qi;
+    sender.last_served = q.rank;
     if (repeats) {
       const uint32_t k = next_repeat(q, qi);
       if (k != kNil) return k;
@@ -622,12 +640,19 @@ bool PacketDomain::admit(uint32_t in_index, uint32_t k) {
   const int32_t shared = std::max(0, l.used - reserve);
   const int64_t limit = threshold(in, n);
   if (config_.pfc == PfcMode::off) {
-    if (shared + size > limit) return false;
+    if (shared + size > limit) {
+      n.touchy = pool_changed_ = true;
+      return false;
+    }
   } else if (size + l.headroom_used > in.headroom && size + shared > limit) {
     if (l.excused) return false;
     lossless_drop(in_index, n, l, limit);
   }
   const int32_t after = l.used + size;
+  if (after - reserve > in.over) {
+    in.over = after - reserve;
+    pool_changed_ = true;
+  }
   if (after <= reserve) {
     l.used = after;
   } else if (config_.pfc != PfcMode::off && after - reserve > limit) {
@@ -635,6 +660,10 @@ bool PacketDomain::admit(uint32_t in_index, uint32_t k) {
   } else {
     l.used = after;
     n.shared_used += std::min(size, after - reserve);
+    if (n.shared_used > n.peak) {
+      n.peak = n.shared_used;
+      pool_changed_ = true;
+    }
     if (n.shared_used > n.pool) {
       throw SimulationError("the buffer of " + topology_.nodes()[n.global].name + " is full at " +
                             print_time(Time::ps(now_)) +
@@ -685,7 +714,7 @@ void PacketDomain::drop(uint32_t pi, uint32_t k, bool sent) {
     q.ack_transmissions += hops;
   else
     records_[states_[q.last_transfer].record].transmissions += hops;
-  mix(kTraceDrop, pi, packet.qp);
+  trace(kTraceDrop, pi, packet.qp, ports_[pi].global, q.dice_object);
   free_packet(k);
 }
 
@@ -909,7 +938,7 @@ void PacketDomain::activate(uint32_t qi) {
   if (q.next == q.posted && !(selective() && !selective_[qi].repeat.empty())) return;
   q.is_active = true;
   auto& active = senders_[ports_[q.port].sender].active;
-  active.insert(std::lower_bound(active.begin(), active.end(), qi), qi);
+  active.insert(position(active, q.rank), qi);
   ports_[q.port].sending = true;
 }
 
@@ -918,7 +947,7 @@ void PacketDomain::deactivate(uint32_t qi) {
   if (!q.is_active) return;
   q.is_active = false;
   auto& active = senders_[ports_[q.port].sender].active;
-  active.erase(std::lower_bound(active.begin(), active.end(), qi));
+  active.erase(position(active, q.rank));
   ports_[q.port].sending = !active.empty();
 }
 
@@ -936,7 +965,9 @@ void PacketDomain::complete(uint32_t state, Completion::What what) {
     records_[id].acknowledged = Time::ps(now_);
     --outstanding_;
   }
-  mix(delivered ? kTraceDelivered : kTraceAcked, id, 0);
+  const uint32_t qi = states_[state].qp;
+  trace(delivered ? kTraceDelivered : kTraceAcked, qi, states_[state].end - qps_[qi].base,
+        qps_[qi].dice_object, static_cast<uint64_t>(states_[state].end));
   if (completions_ != nullptr) completions_->push_back({Time::ps(now_), id, what});
 }
 
@@ -948,7 +979,7 @@ void PacketDomain::on_timeout(uint32_t qi) {
   if (q.una == q.posted || q.high_water <= q.una) return;
   if (now_ < q.rto_deadline) {
     q.rto_pending = true;  // progress since
-    events_.push(q.rto_deadline, key(kTimeout, qi), 0);
+    events_.push(q.rto_deadline, key(kTimeout, q.rank), qi);
     return;
   }
   ++totals_.timeouts;
@@ -964,7 +995,7 @@ void PacketDomain::on_timeout(uint32_t qi) {
     rewind(qi, 0);
   q.rto_deadline = now_ + config_.rto_ps;
   q.rto_pending = true;
-  events_.push(q.rto_deadline, key(kTimeout, qi), 0);
+  events_.push(q.rto_deadline, key(kTimeout, q.rank), qi);
   kick(q.port);
 }
 

@@ -23,11 +23,13 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "network/packet/config.h"
 #include "network/packet/dcqcn.h"
 #include "network/packet/dctcp.h"
+#include "network/packet/domain_registry.h"
 #include "network/packet/hpcc.h"
 #include "network/packet/int_hop.h"
 #include "network/packet/telemetry.h"
@@ -56,6 +58,14 @@ struct PauseRecord {
   uint8_t traffic_class = 0;
 };
 
+/// One summand of the fingerprint.
+struct TraceEntry {
+  int64_t time_ps = 0;
+  uint32_t what = 0;
+  uint32_t object = 0;  ///< local queue pair, or local port for pauses
+  int64_t value = 0;    ///< end of the message, rate, class and direction, local queue pair
+};
+
 /// Something that happens to the fabric at a time of its own.
 struct FabricChange {
   enum class Kind : uint8_t {
@@ -79,7 +89,10 @@ struct FabricChange {
 
 class PacketDomain {
  public:
-  PacketDomain(const Topology& topology, const PacketConfig& config);
+  /// `registry`: of the run that this domain is a part of; null: it is the whole network. Both
+  /// must outlive it.
+  PacketDomain(const Topology& topology, const PacketConfig& config,
+               DomainRegistry* registry = nullptr);
 
   TransferId start(const Transfer& transfer, Time at);
   /// Not before the last instant processed.
@@ -100,6 +113,31 @@ class PacketDomain {
   void record_links(Time window) { telemetry_ = std::make_unique<LinkTelemetry>(window); }
   /// Ends the series at this instant; its links are those of links().
   [[nodiscard]] LinkSeries take_link_series();
+
+  // A part of a run. Queue pairs, ports and nodes have local indices in order of declaration.
+  /// Makes a queue pair known that lasts; with a registry, before its first transfer.
+  uint32_t declare(const QpIdentity& id, const QpMemory& memory);
+  /// Nothing is under way and nothing will happen by itself but what idle parts age by.
+  [[nodiscard]] bool idle() const {
+    return outstanding_ == 0 && live_packets_ == 0 && starts_pending_ == 0 &&
+           cuts_pending_ == 0 && timers_pending_ == 0 && changes_pending_ == 0;
+  }
+  [[nodiscard]] uint64_t events() const { return totals_.events; }
+  /// Some decision was left to the dice.
+  [[nodiscard]] bool drew_dice() const { return drew_dice_; }
+  [[nodiscard]] uint32_t port_count() const { return static_cast<uint32_t>(ports_.size()); }
+  [[nodiscard]] uint32_t qp_count() const { return static_cast<uint32_t>(qps_.size()); }
+  [[nodiscard]] uint32_t global_port(uint32_t port) const { return ports_[port].global; }
+  [[nodiscard]] QpMemory memory_of(uint32_t qp) const;
+  [[nodiscard]] PortMemory memory_of_port(uint32_t port) const;
+  [[nodiscard]] PortTally tally(uint32_t port) const;
+  /// Of its switches with a shared pool.
+  void pool_use(std::vector<PoolUse>& out) const;
+  /// Whether pool_use() has changed since the last call of this.
+  bool take_pool_changed() { return std::exchange(pool_changed_, false); }
+  /// Keeps what the fingerprint is made of from now on when not null.
+  void record_trace(std::vector<TraceEntry>* sink) { trace_sink_ = sink; }
+
   /// Queues that wait for each other in a circle: names of their directed links; empty: none.
   [[nodiscard]] std::vector<std::string> cyclic_wait() const;
 
@@ -112,7 +150,8 @@ class PacketDomain {
   // one sends the first arrival at once.)
   enum Kind : uint32_t { kChange, kStart, kCut, kIncrease, kArrive, kTransmit, kTimeout, kTimer };
   static constexpr uint32_t kKindShift = 29;
-  static uint32_t key(Kind kind, uint32_t index) { return (kind << kKindShift) | index; }
+  static constexpr uint32_t kOrderMask = (1U << kKindShift) - 1;
+  static uint32_t key(Kind kind, uint32_t order) { return (kind << kKindShift) | order; }
 
   // What a kTimer event is about: 4 bits of its argument, then a version that tells stale ones.
   enum TimerKind : uint32_t {
@@ -126,6 +165,7 @@ class PacketDomain {
     kNicWatchdog,   // index: lane
   };
   static constexpr uint32_t kVersionBits = 28;
+  static constexpr int kRankBits = 24;
 
   enum Type : uint8_t { kData, kAck, kNack, kCnp, kPause, kResume };
   // The two highest bits of a packet's flags are its class.
@@ -182,12 +222,14 @@ class PacketDomain {
     int64_t busy_until = -1;
     int64_t wake = kNever;  // time of the valid kTransmit event
     uint32_t peer = 0;      // local node
-    bool from_host = false, marks = false;
-    bool lossy = false;    // loss_q32 > 0, down, or doomed > 0
-    bool sending = false;  // a NIC port: `active` of its Sender is not empty
+    uint32_t rank : kRankBits = 0;  // settles ties: order of first use in the whole run
+    bool from_host : 1 = false, marks : 1 = false;
+    bool lossy : 1 = false;    // loss_q32 > 0, down, or doomed > 0
+    bool sending : 1 = false;  // a NIC port: `active` of its Sender is not empty
 
     int64_t time_a = 0, time_b = 0;  // transmission times in use
-    int32_t size_a = -1, size_b = -1;
+    uint16_t size_a = 0, size_b = 0;
+    int32_t over = 0;  // ingress: the most that `used` was above the reserve
     int64_t delay_ps = 0;
     int32_t headroom = 0, alpha_q16 = 0;
     int64_t bytes = 0;
@@ -213,8 +255,8 @@ class PacketDomain {
 
   /// What only a NIC port has.
   struct Sender {
-    std::vector<uint32_t> active;  // queue pairs with unsent data, ascending
-    uint32_t last_served = kNil;
+    std::vector<uint32_t> active;  // queue pairs with unsent data, ascending in rank
+    uint32_t last_served = kNil;   // rank
     uint32_t port = kNil;
     // Receive side: data that waits to be taken into the host.
     int64_t receive_bps = 0;  // 0: as fast as it comes
@@ -227,6 +269,8 @@ class PacketDomain {
     uint32_t global = 0;
     bool host = false;
     int64_t shared_used = 0, pool = 0, xoff = 0;
+    int64_t peak = 0;     // of shared_used
+    bool touchy = false;  // it paused somebody, or dropped for want of buffer
   };
 
   /// One line for a NIC that looks for work, one for its pace, then the receiver's.
@@ -272,9 +316,10 @@ class PacketDomain {
     uint32_t receive_transmissions = 0, receive_packets = 0;
     uint32_t reverse_hops = 0;
     bool notify = false;
-    uint32_t increase_version = 0;
+    uint32_t rank = 0;  // settles ties: order of first use in the whole run
     uint32_t channel = 0;
-    int64_t increase_next = 0;
+    int64_t increase_next = 0;  // of the valid kIncrease event
+    int64_t base = 0;           // posted before this domain knew it
     int64_t padding = 0;  // selective repeat: posted - bytes asked for
   };
 
@@ -302,16 +347,20 @@ class PacketDomain {
   void prefetch();
   void on_start(uint32_t state);
   void on_cut(uint32_t qp);
-  void on_increase(uint32_t qp, uint32_t version);
+  void on_increase(uint32_t qp);
   void on_arrive(uint32_t port);
   bool is_lost(Port& p, const Packet& packet);
   void on_timeout(uint32_t qp);
   void on_change(uint32_t change);
-  void on_timer(uint32_t index, uint32_t arg);
+  void on_timer(uint32_t rank, uint32_t arg);
   void set_timer(int64_t at, TimerKind kind, uint32_t index, uint32_t version) {
-    events_.push(at, key(kTimer, index),
+    ++timers_pending_;
+    events_.push(at, key(kTimer, timer_rank(kind, index)),
                  kind << kVersionBits | (version & ((1U << kVersionBits) - 1)));
   }
+  /// Timers are ordered by the rank of their port; this and its inverse.
+  [[nodiscard]] uint32_t timer_rank(TimerKind kind, uint32_t index) const;
+  [[nodiscard]] uint32_t timer_index(TimerKind kind, uint32_t rank) const;
 
   // Transmission.
   void schedule_transmit(uint32_t port, int64_t time);
@@ -357,6 +406,11 @@ class PacketDomain {
   void receive_in_order(QueuePair& q, int64_t bytes, int64_t payload);
   void send_control(QueuePair& q, uint32_t qp, Type type, int64_t seq, bool notify, uint32_t cause);
   void rewind(uint32_t qp, int64_t seq);
+  /// Where a queue pair of this rank is, or belongs, among the active ones.
+  std::vector<uint32_t>::iterator position(std::vector<uint32_t>& active, uint32_t rank) {
+    return std::lower_bound(active.begin(), active.end(), rank,
+                            [this](uint32_t q, uint32_t r) { return qps_[q].rank < r; });
+  }
   void activate(uint32_t qp);
   void deactivate(uint32_t qp);
   void complete(uint32_t state, Completion::What what);
@@ -380,6 +434,7 @@ class PacketDomain {
 
   // Set-up.
   uint32_t open_qp(const TransferState& s, uint32_t src, uint32_t dst);
+  uint32_t make_qp(const QpIdentity& id);
   uint32_t visit(uint32_t global_port);
   uint32_t visit_node(uint32_t global_node);
   uint32_t add_path(const FlowTuple& tuple, uint32_t& hops);
@@ -422,6 +477,8 @@ class PacketDomain {
   /// Links that the packet has been sent on, counting that of its port.
   [[nodiscard]] uint32_t hops_done(const Packet& p) const;
   void mix(uint32_t what, uint64_t a, uint64_t b);
+  /// As mix(); `object` and `value` are what a domain that does the same would have, too.
+  void trace(uint32_t what, uint32_t object, int64_t value, uint64_t a, uint64_t b);
   [[nodiscard]] std::string port_name(uint32_t port) const;
   [[nodiscard]] std::string link_name(uint32_t port) const;
 
@@ -430,7 +487,9 @@ class PacketDomain {
   const uint32_t classes_;
   const bool stamps_;       // data packets carry IntHops
   const bool heeds_marks_;  // the controller lives on marks
-  Routing routing_;
+  std::unique_ptr<Routing> own_routing_;  // null: that of the registry
+  Routing* routing_;
+  DomainRegistry* const registry_;  // null: this domain is the whole network
 
   int64_t now_ = 0;
   EventQueue events_;
@@ -470,6 +529,7 @@ class PacketDomain {
   size_t outstanding_ = 0;
 
   std::unordered_map<uint32_t, uint32_t> port_index_, node_index_;  // global -> local
+  std::unordered_map<uint32_t, uint32_t> rank_index_;               // even rank -> local
   struct QpKey {
     uint32_t src, dst, channel, part;
     bool operator==(const QpKey&) const = default;
@@ -495,6 +555,8 @@ class PacketDomain {
   std::vector<uint32_t> known_down_;
   std::deque<LinkNews> unlearnt_;  // link events that routes do not follow yet, in order
   bool cycle_check_pending_ = false;
+  uint32_t starts_pending_ = 0, cuts_pending_ = 0, timers_pending_ = 0, changes_pending_ = 0;
+  bool drew_dice_ = false, pool_changed_ = false;
   int64_t checked_payload_ = -1;  // delivered at the last look for cyclic waits
 
   FabricTotals totals_;
@@ -504,6 +566,7 @@ class PacketDomain {
   uint64_t fingerprint_ = 0;
   std::vector<RateEvent>* rate_sink_ = nullptr;
   std::vector<PauseRecord>* pause_sink_ = nullptr;
+  std::vector<TraceEntry>* trace_sink_ = nullptr;
   std::unique_ptr<LinkTelemetry> telemetry_;  // null: off
 };
 

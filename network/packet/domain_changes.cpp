@@ -14,11 +14,13 @@ void PacketDomain::schedule(const FabricChange& change) {
                      topology_.nodes()[l.b].kind == NodeKind::host);
   }
   changes_.push_back(change);
+  ++changes_pending_;
   events_.push(change.at.ps(), key(kChange, static_cast<uint32_t>(changes_.size() - 1)), 0);
 }
 
 void PacketDomain::on_change(uint32_t index) {
   using What = FabricChange::Kind;
+  --changes_pending_;
   const FabricChange change = changes_[index];
   const uint32_t even = visit(change.link * 2);
   const auto into_host = [&] {
@@ -49,7 +51,7 @@ void PacketDomain::on_change(uint32_t index) {
         const int64_t built = topology_.link_of(p.global).rate.bps();
         p.rate_bps = std::max<int64_t>(
             1, static_cast<int64_t>((static_cast<__int128>(built) * change.value_q32) >> 32));
-        p.size_a = p.size_b = -1;
+        p.size_a = p.size_b = 0;
       }
       return;
     case What::link_loss:
@@ -154,7 +156,7 @@ void PacketDomain::reroute() {
   if (unlearnt_.empty() || unlearnt_.front().at_ps > now_) return;  // another timer of this instant
   while (!unlearnt_.empty() && unlearnt_.front().at_ps <= now_) {
     const LinkNews& news = unlearnt_.front();
-    routing_.set_link_state(news.link, news.up);
+    routing_->set_link_state(news.link, news.up);
     if (news.up)
       std::erase(known_down_, news.link);
     else

@@ -16,7 +16,10 @@ void PacketDomain::notify(uint32_t qi) {
   Dcqcn& cc = dcqcn_[qi];
   if (config_.dcqcn.order == DcqcnOrder::vendor) {
     const int64_t at = cc.vendor_notify(config_.dcqcn, now_);
-    if (at >= 0) events_.push(at, key(kCut, qi), 0);
+    if (at >= 0) {
+      ++cuts_pending_;
+      events_.push(at, key(kCut, q.rank), qi);
+    }
     return;
   }
   cc.paper_notify(config_.dcqcn, now_);
@@ -25,6 +28,7 @@ void PacketDomain::notify(uint32_t qi) {
 }
 
 void PacketDomain::on_cut(uint32_t qi) {
+  --cuts_pending_;
   Dcqcn& cc = dcqcn_[qi];
   cc.vendor_cut(config_.dcqcn, now_);
   arm_increase(qi, now_ + config_.dcqcn.increase_timer_ps);
@@ -33,15 +37,14 @@ void PacketDomain::on_cut(uint32_t qi) {
 
 void PacketDomain::arm_increase(uint32_t qi, int64_t at) {
   QueuePair& q = qps_[qi];
-  ++q.increase_version;
   q.increase_running = true;
   q.increase_next = at;
-  events_.push(at, key(kIncrease, qi), q.increase_version);
+  events_.push(at, key(kIncrease, q.rank), qi);
 }
 
-void PacketDomain::on_increase(uint32_t qi, uint32_t version) {
+void PacketDomain::on_increase(uint32_t qi) {
   const QueuePair& q = qps_[qi];
-  if (version != q.increase_version) return;
+  if (q.increase_next != now_) return;  // armed anew since
   // An idle queue pair ages without events; on_start() catches up.
   if (q.una == q.posted) return;
   Dcqcn& cc = dcqcn_[qi];
@@ -67,7 +70,7 @@ void PacketDomain::set_rate(uint32_t qi, int64_t rate, int64_t target, bool cut)
   }
   q.rate = rate;
   ++totals_.rate_changes;
-  mix(kTraceRate, qi, static_cast<uint64_t>(rate));
+  trace(kTraceRate, qi, rate, q.dice_object, static_cast<uint64_t>(rate));
   if (rate_sink_ != nullptr) rate_sink_->push_back({now_, qi, q.src, q.dst, cut, rate, target});
 }
 
@@ -133,6 +136,7 @@ void PacketDomain::send_pause(uint32_t in, uint32_t c, uint32_t because) {
   const uint32_t li = lane_index(in, c);
   LaneState& state = lane_states_[li];
   lane(in, c).pause_sent = true;
+  nodes_[ports_[in].peer].touchy = pool_changed_ = true;
   ++totals_.pfc_pauses;
   ++state.sent_version;
   state.because = because;
@@ -186,7 +190,8 @@ void PacketDomain::receive_pfc(uint32_t pi, uint32_t k) {
   const uint32_t out = pi ^ 1;
   const auto c = static_cast<uint32_t>(packet.seq);
   const bool pause = packet.type == kPause;
-  mix(kTracePause, pi, static_cast<uint64_t>(packet.seq) << 1 | (pause ? 1 : 0));
+  const int64_t what = packet.seq << 1 | (pause ? 1 : 0);
+  trace(kTracePause, pi, what, ports_[pi].global, static_cast<uint64_t>(what));
   LaneState& state = lane_states_[lane_index(out, c)];
   ++state.pause_version;
   state.wanted = pause;
@@ -289,9 +294,30 @@ void PacketDomain::check_cycles() {
   set_timer(now_ + config_.cycle_check_ps, kCycleCheck, 0, 0);
 }
 
-void PacketDomain::on_timer(uint32_t index, uint32_t arg) {
+uint32_t PacketDomain::timer_rank(TimerKind kind, uint32_t index) const {
+  switch (kind) {
+    case kCycleCheck:
+    case kReroute:
+      return 0;
+    case kServed:
+      return ports_[senders_[index].port].rank * classes_;
+    default:
+      return ports_[index / classes_].rank * classes_ + index % classes_;
+  }
+}
+
+uint32_t PacketDomain::timer_index(TimerKind kind, uint32_t rank) const {
+  if (kind == kCycleCheck || kind == kReroute) return 0;
+  const uint32_t even = rank_index_.at(rank / classes_ & ~1U);
+  const uint32_t port = even + (rank / classes_ & 1U);
+  return kind == kServed ? ports_[port].sender : port * classes_ + rank % classes_;
+}
+
+void PacketDomain::on_timer(uint32_t rank, uint32_t arg) {
   constexpr uint32_t kMask = (1U << kVersionBits) - 1;
   const uint32_t version = arg & kMask;
+  const uint32_t index = timer_index(static_cast<TimerKind>(arg >> kVersionBits), rank);
+  --timers_pending_;
   switch (static_cast<TimerKind>(arg >> kVersionBits)) {
     case kPauseExpires: {
       LaneState& state = lane_states_[index];

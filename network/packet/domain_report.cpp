@@ -148,6 +148,44 @@ std::vector<LinkRecord> PacketDomain::links() const {
   return out;
 }
 
+PortTally PacketDomain::tally(uint32_t pi) const {
+  const Port& p = ports_[pi];
+  PortTally t;
+  t.packets = p.packets;
+  t.marked = p.marked;
+  t.pauses = p.pauses;
+  t.drops = p.drops;
+  t.bytes = p.bytes;
+  t.payload = p.payload;
+  t.busy = p.busy;
+  t.peak = p.peak;
+  for (uint32_t c = 0; c < classes_; ++c) {
+    const LaneState& state = lane_states_[lane_index(pi, c)];
+    t.paused += state.paused_total + (lane(pi, c).paused ? now_ - state.paused_since : 0);
+  }
+  return t;
+}
+
+void PacketDomain::pool_use(std::vector<PoolUse>& out) const {
+  std::vector<uint32_t> entry(nodes_.size(), kNil);
+  const size_t first = out.size();
+  for (uint32_t pi = 0; pi < ports_.size(); ++pi) {
+    const Port& p = ports_[pi];
+    const Node& n = nodes_[p.peer];
+    if (n.host) continue;
+    if (entry[p.peer] == kNil) {
+      entry[p.peer] = static_cast<uint32_t>(out.size() - first);
+      out.push_back({pi, n.peak, n.touchy ? -1 : n.pool});
+    }
+    if (config_.pfc == PfcMode::static_threshold || p.over <= 0) continue;
+    // The threshold is alpha times the free pool; it must stay above what the ingress held.
+    const int64_t needs = ((static_cast<int64_t>(p.over) + 1) * 65536 + p.alpha_q16 - 1) /
+                          p.alpha_q16;
+    PoolUse& use = out[first + entry[p.peer]];
+    if (use.room >= 0) use.room = std::max<int64_t>(0, std::min(use.room, n.pool - needs));
+  }
+}
+
 LinkSeries PacketDomain::take_link_series() {
   if (telemetry_ == nullptr) return {};
   const auto telemetry = std::move(telemetry_);
@@ -217,8 +255,8 @@ void PacketDomain::check_conservation() const {
   int64_t acknowledged = 0;
   int64_t delivered = 0;
   for (const QueuePair& q : qps_) {
-    acknowledged += q.una - (q.una == q.posted ? q.padding : 0);
-    delivered += q.received - (q.received == q.posted ? q.padding : 0);
+    acknowledged += q.una - q.base - (q.una == q.posted ? q.padding : 0);
+    delivered += q.received - q.base - (q.received == q.posted ? q.padding : 0);
     if (q.una > q.received) fail("bytes acknowledged and received", q.una, q.received);
   }
   // Under selective repeat the padding of messages under way is not known here.

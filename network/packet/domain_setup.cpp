@@ -10,14 +10,18 @@
 
 namespace trainyard {
 
-PacketDomain::PacketDomain(const Topology& topology, const PacketConfig& config)
+PacketDomain::PacketDomain(const Topology& topology, const PacketConfig& config,
+                           DomainRegistry* registry)
     : topology_(topology),
       config_(config),
       classes_(config.classes),
       stamps_(config.congestion == CongestionControl::hpcc),
       heeds_marks_(config.congestion == CongestionControl::dcqcn ||
                    config.congestion == CongestionControl::dctcp),
-      routing_(topology, config.routing) {
+      own_routing_(registry == nullptr ? std::make_unique<Routing>(topology, config.routing)
+                                       : nullptr),
+      routing_(registry == nullptr ? own_routing_.get() : &registry->routing()),
+      registry_(registry) {
   TRAINYARD_ASSERT(classes_ >= 1 && classes_ <= kMaxClasses && config_.qps <= kMaxQps);
   selective_window_ = static_cast<int64_t>(
       std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(64, config_.selective_window))));
@@ -58,13 +62,16 @@ uint32_t PacketDomain::visit(uint32_t global_port) {
   const auto [it, added] = port_index_.emplace(even, static_cast<uint32_t>(ports_.size()));
   if (!added) return it->second + (global_port & 1U);
   const uint32_t local = it->second;
-  TRAINYARD_ASSERT(local < (1U << kKindShift) / kMaxClasses);
+  const uint32_t rank = registry_ == nullptr ? local : 2 * registry_->link_order(even / 2);
+  TRAINYARD_ASSERT(rank < 1U << kRankBits);
+  rank_index_.emplace(rank, local);
   const TopologyLink& link = topology_.link_of(even);
   const bool scale_up = topology_.nodes()[link.a].kind == NodeKind::scale_up ||
                         topology_.nodes()[link.b].kind == NodeKind::scale_up;
   for (uint32_t dir = 0; dir < 2; ++dir) {
     Port p;
     p.global = even + dir;
+    p.rank = rank + dir;
     p.rate_bps = link.rate.bps();
     p.delay_ps = link.delay.ps();
     p.owner = visit_node(topology_.from(p.global));
@@ -102,6 +109,13 @@ uint32_t PacketDomain::visit(uint32_t global_port) {
   }
   lanes_.resize(ports_.size() * (classes_ - 1));
   lane_states_.resize(ports_.size() * classes_);
+  for (uint32_t i = local; registry_ != nullptr && i < local + 2; ++i) {
+    const PortMemory m = registry_->port_memory(ports_[i].global);
+    if (ports_[i].sender != kNil) senders_[ports_[i].sender].last_served = m.last_served;
+    ports_[i].turn = m.turn;
+    ports_[i].mark_credit_q32 = m.mark_credit_q32;
+    for (uint32_t c = 0; c < classes_; ++c) lane_states_[lane_index(i, c)].deficit = m.deficit[c];
+  }
   // Pools count every port of the switch, used or not, and every class.
   for (uint32_t dir = 0; dir < 2; ++dir) {
     Node& n = nodes_[ports_[local + dir].owner];
@@ -129,7 +143,7 @@ uint32_t PacketDomain::visit(uint32_t global_port) {
 
 uint32_t PacketDomain::add_path(const FlowTuple& tuple, uint32_t& hops) {
   scratch_path_.clear();
-  routing_.path(tuple, scratch_path_);
+  routing_->path(tuple, scratch_path_);
   hops = static_cast<uint32_t>(scratch_path_.size());
   const auto first = static_cast<uint32_t>(paths_.size());
   for (const uint32_t gp : scratch_path_) paths_.push_back(visit(gp));
@@ -177,9 +191,9 @@ bool PacketDomain::find_paths(QueuePair& q) {
 
 /// For who is cut off: the way there would be. Its timer counts until a link comes back.
 bool PacketDomain::find_paths_as_built(QueuePair& q) {
-  for (const uint32_t link : known_down_) routing_.set_link_state(link, true);
+  for (const uint32_t link : known_down_) routing_->set_link_state(link, true);
   const bool found = find_paths(q);
-  for (const uint32_t link : known_down_) routing_.set_link_state(link, false);
+  for (const uint32_t link : known_down_) routing_->set_link_state(link, false);
   return found;
 }
 
@@ -199,6 +213,11 @@ int64_t PacketDomain::pair_bdp(const QueuePair& q, int64_t* rtt_out) const {
 
 void PacketDomain::longest_pair() {
   if (longest_bdp_ >= 0) return;
+  if (registry_ != nullptr && registry_->longest_bdp >= 0) {
+    longest_bdp_ = registry_->longest_bdp;
+    longest_rtt_ = registry_->longest_rtt;
+    return;
+  }
   // One path per pair is enough: equal-hop paths of the supported fabrics have equal delays. Of
   // many hosts some stand for all; large fabrics are regular.
   const auto& hosts = topology_.hosts();
@@ -210,7 +229,7 @@ void PacketDomain::longest_pair() {
       const uint32_t b = hosts[j];
       if (a == b) continue;
       path.clear();
-      routing_.path({a, b, kSourcePortBase, kDestinationPort}, path);
+      routing_->path({a, b, kSourcePortBase, kDestinationPort}, path);
       int64_t rtt = 0;
       int64_t rate = INT64_MAX;
       for (const uint32_t gp : path) {
@@ -224,6 +243,10 @@ void PacketDomain::longest_pair() {
       longest_rtt_ = std::max(longest_rtt_, rtt);
     }
   }
+  if (registry_ != nullptr) {
+    registry_->longest_bdp = longest_bdp_;
+    registry_->longest_rtt = longest_rtt_;
+  }
 }
 
 uint32_t PacketDomain::open_qp(const TransferState& s, uint32_t src, uint32_t dst) {
@@ -232,22 +255,38 @@ uint32_t PacketDomain::open_qp(const TransferState& s, uint32_t src, uint32_t ds
     const auto it = qp_index_.find({src, dst, s.channel, part});
     if (it != qp_index_.end()) return it->second;
   }
+  TRAINYARD_ASSERT(registry_ == nullptr);  // else it has been declared
+  QpIdentity id;
+  id.src = src;
+  id.dst = dst;
+  id.channel = s.channel;
+  id.traffic_class = s.traffic_class;
+  id.part = s.part;
+  // As the n-th flow of the pair it has the n-th source port.
+  id.nth = pair_count_[(static_cast<uint64_t>(src) << 32) | dst]++;
+  id.rank = static_cast<uint32_t>(qps_.size());
+  return make_qp(id);
+}
+
+uint32_t PacketDomain::make_qp(const QpIdentity& id) {
+  const uint32_t src = id.src;
+  const uint32_t dst = id.dst;
   const auto index = static_cast<uint32_t>(qps_.size());
-  TRAINYARD_ASSERT(index < (1U << kKindShift));
+  TRAINYARD_ASSERT(index < (1U << kKindShift) && id.rank < (1U << kKindShift));
   QueuePair q;
   q.src = src;
   q.dst = dst;
-  q.channel = s.channel;
-  q.traffic_class = s.traffic_class;
-  // As the n-th flow of the pair it has the n-th source port.
-  q.nth = pair_count_[(static_cast<uint64_t>(src) << 32) | dst]++;
+  q.channel = id.channel;
+  q.traffic_class = id.traffic_class;
+  q.nth = id.nth;
+  q.rank = id.rank;
   if (!find_paths(q) && !find_paths_as_built(q)) {
     throw SimulationError("rank " + std::to_string(src) + " cannot reach rank " +
                           std::to_string(dst) + " at " + print_time(Time::ps(now_)) +
                           ": no links join them");
   }
   q.line = q.rate = ports_[q.port].rate_bps;
-  q.dice_object = dice(s.channel, q.nth, src, dst);
+  q.dice_object = dice(id.channel, q.nth, src, dst);
   bool scale_up = false;
   for (uint32_t i = 0; i < q.hops; ++i) {
     const uint32_t peer = nodes_[ports_[paths_[q.forward + i]].peer].global;
@@ -304,8 +343,72 @@ uint32_t PacketDomain::open_qp(const TransferState& s, uint32_t src, uint32_t ds
     q.window = q.window == 0 ? most : std::min(q.window, most);
   }
   qps_.push_back(q);
-  if (config_.persistent_qps) qp_index_[{src, dst, s.channel, part}] = index;
+  if (config_.persistent_qps) {
+    const uint32_t part = id.part | static_cast<uint32_t>(id.traffic_class) << 8;
+    qp_index_[{src, dst, id.channel, part}] = index;
+  }
   return index;
+}
+
+uint32_t PacketDomain::declare(const QpIdentity& id, const QpMemory& m) {
+  TRAINYARD_ASSERT(registry_ != nullptr && config_.persistent_qps && !selective());
+  const uint32_t qi = make_qp(id);
+  if (!m.used) return qi;
+  QueuePair& q = qps_[qi];
+  q.base = q.posted = q.next = q.una = q.high_water = q.una_best = q.received = m.posted;
+  q.next_send = m.next_send;
+  q.last_sent = m.last_sent;
+  q.sent_packets = m.sent_packets;
+  q.flowlets = m.flowlets;
+  q.path_choice = std::min(m.path_choice, q.path_count - 1U);
+  q.last_cnp = m.last_cnp;
+  q.last_nack = m.last_nack;
+  q.last_nack_seq = m.last_nack_seq;
+  q.since_ack = m.since_ack;
+  q.notify = m.notify;
+  if (config_.congestion == CongestionControl::dcqcn) {
+    dcqcn_[qi] = m.dcqcn;
+    q.rate = m.rate;
+    q.increase_running = m.increase_running;
+    q.increase_next = m.increase_next;
+    // One that is due has passed while nobody looked: on_start() catches up.
+    if (q.increase_running && q.increase_next > now_) {
+      events_.push(q.increase_next, key(kIncrease, q.rank), qi);
+    }
+  }
+  return qi;
+}
+
+QpMemory PacketDomain::memory_of(uint32_t qi) const {
+  const QueuePair& q = qps_[qi];
+  QpMemory m;
+  m.used = q.posted > 0;
+  m.posted = q.posted;
+  m.rate = q.rate;
+  m.next_send = q.next_send;
+  m.last_sent = q.last_sent;
+  m.sent_packets = q.sent_packets;
+  m.flowlets = q.flowlets;
+  m.path_choice = q.path_choice;
+  m.last_cnp = q.last_cnp;
+  m.last_nack = q.last_nack;
+  m.last_nack_seq = q.last_nack_seq;
+  m.since_ack = q.since_ack;
+  m.notify = q.notify;
+  m.increase_running = q.increase_running;
+  m.increase_next = q.increase_next;
+  if (config_.congestion == CongestionControl::dcqcn) m.dcqcn = dcqcn_[qi];
+  return m;
+}
+
+PortMemory PacketDomain::memory_of_port(uint32_t pi) const {
+  const Port& p = ports_[pi];
+  PortMemory m;
+  if (p.sender != kNil) m.last_served = senders_[p.sender].last_served;
+  m.turn = p.turn;
+  m.mark_credit_q32 = p.mark_credit_q32;
+  for (uint32_t c = 0; c < classes_; ++c) m.deficit[c] = lane_states_[lane_index(pi, c)].deficit;
+  return m;
 }
 
 TransferId PacketDomain::start(const Transfer& t, Time at) {
@@ -336,6 +439,7 @@ TransferId PacketDomain::start(const Transfer& t, Time at) {
     s.bytes = std::min(left, share);
     left -= s.bytes;
     states_.push_back(s);
+    ++starts_pending_;
     events_.push(at.ps() + config_.send_delay_ps, key(kStart, index), 0);
   }
   ++outstanding_;

@@ -273,7 +273,7 @@ LintSubject lint_scenario(const Scenario& s) {
   }
   subject.config = packet_config(s);
   Workload workload;
-  if (!s.chakra.empty()) workload = load_workload(s);
+  if (s.has_workload()) workload = load_workload(s);
   const Topology topology =
       build_topology(s, static_cast<uint32_t>(workload.import.job.ranks.size()));
   subject.use(topology);
@@ -283,7 +283,9 @@ LintSubject lint_scenario(const Scenario& s) {
   const int64_t window =
       s.collectives.is_word("window", "auto") ? 0 : s.collectives.integer("window");
   const auto entries = collective_entries(s);
-  if (!s.chakra.empty()) fan_in.job(workload.import.job, window, "workload.chakra");
+  if (s.has_workload()) {
+    fan_in.job(workload.import.job, window, s.training ? "workload.model" : "workload.chakra");
+  }
   if (!entries.empty()) {
     fan_in.job(collective_job(s.name, hosts, entries), window, "traffic[0].pattern");
   }

@@ -232,6 +232,25 @@ std::string result_json(const Result& result) {
                     {"nodes", result.nodes},
                     {"switches", result.switches},
                     {"links", result.links_count}};
+  if (result.fast_path) {
+    const FastPathStats& f = *result.fast_path;
+    doc["fast_path"] = {{"domains", f.domains},
+                        {"domains_followed", f.followed},
+                        {"episodes", f.episodes},
+                        {"payload_simulated_bytes", f.bytes_simulated},
+                        {"payload_followed_bytes", f.bytes_followed},
+                        {"transmissions_simulated", f.transmissions_simulated},
+                        {"transmissions_followed", f.transmissions_followed},
+                        {"events", f.events},
+                        {"events_again", f.events_again},
+                        {"materialised", f.materialised},
+                        {"merges", f.merges},
+                        {"pool_merges", f.pool_merges},
+                        {"dice_domains", f.dice_domains},
+                        {"largest_domain_links", f.largest_domain},
+                        {"evicted_episodes", f.evicted},
+                        {"memo_bytes", f.memo_bytes}};
+  }
   doc["end_ns"] = exact(result.end);
   doc["step_time_ns"] = exact_if(stepped, result.step_time);
   doc["shares"] = {{"compute_ratio", ratio(shares.compute)},

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "memo/fast_path_stats.h"
 #include "sim/fabric.h"
 #include "sim/op_graph.h"
 #include "sim/records.h"
@@ -54,6 +56,7 @@ struct Result {
   std::string compute_source;  ///< "trace", "roofline (uncalibrated)", "none"
 
   FabricTotals totals;
+  std::optional<FastPathStats> fast_path;  ///< none: every packet was simulated
   std::vector<TrustNote> trust;
   std::vector<RankTimes> rank_times;
   std::vector<CollectiveRecord> collectives;

@@ -231,6 +231,34 @@ void links(const Result& result, std::string& out) {
   table(head, std::move(rows), out);
 }
 
+void fast_path(const Result& result, std::string& out) {
+  const FastPathStats& f = *result.fast_path;
+  out += "\nFast path (exact)\n";
+  const double all = static_cast<double>(f.bytes_simulated + f.bytes_followed);
+  const auto percent = [&](int64_t bytes) {
+    return fmt::format("{:.2f} %", all > 0 ? 100 * static_cast<double>(bytes) / all : 0.0);
+  };
+  figure("domains",
+         fmt::format("{}, of which {} followed one of {} episodes", report::grouped(f.domains),
+                     report::grouped(f.followed), report::grouped(f.episodes)),
+         out);
+  figure("payload",
+         fmt::format("{} as packets, {} by following", percent(f.bytes_simulated),
+                     percent(f.bytes_followed)),
+         out);
+  figure("events",
+         fmt::format("{} for {} link transmissions, {} of them a second time",
+                     report::grouped(f.events), report::grouped(result.totals.transmissions),
+                     report::grouped(f.events_again)),
+         out);
+  figure("merges",
+         fmt::format("{} by messages, {} by shared buffers; {} followers simulated after all; "
+                     "largest domain {} links",
+                     report::grouped(f.merges), report::grouped(f.pool_merges),
+                     report::grouped(f.materialised), report::grouped(f.largest_domain)),
+         out);
+}
+
 }  // namespace
 
 std::string summary_text(const Result& result) {
@@ -259,6 +287,8 @@ std::string summary_text(const Result& result) {
   faults(result, out);
   collectives(result, out);
   links(result, out);
+
+  if (result.fast_path) fast_path(result, out);
 
   out += "\nRun\n";
   std::string speed = fmt::format("{:.3g} s", result.wall_s);

@@ -482,7 +482,7 @@ Plan make_plan(const Scenario& s) {
   card.origin.pos = {config_dir() + "/devices/" + s.device.name + ".yaml", 1};
   card.source = s.device.source;
   plan.warnings = s.warnings;
-  plan.workload = !s.chakra.empty();
+  plan.workload = s.has_workload();
   Workload loaded;
   if (plan.workload) {
     loaded = load_workload(s);

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "chakra/reader.h"
+#include "memo/domain_fabric.h"
 #include "network/engine.h"
 #include "network/packet/packet_fabric.h"
 #include "network/staged_fabric.h"
@@ -17,6 +18,7 @@
 #include "tools/scenario/wiring.h"
 #include "workload/chakra_importer.h"
 #include "workload/collective_params.h"
+#include "workload/generator/generate.h"
 #include "workload/traffic.h"
 
 namespace trainyard {
@@ -178,6 +180,18 @@ void add_pauses(const std::vector<PauseRecord>& pauses, const Topology& topology
     name(p.stopped);
     name(p.because);
   }
+}
+
+/// Why the fast path cannot be taken; empty: it can.
+std::string fast_path_obstacle(const Scenario& s, const PacketConfig& config,
+                               const RunHooks& hooks) {
+  if (s.engine.kind != "packet") return "the " + s.engine.kind + " engine needs none";
+  if (const auto why = fast_path_declines(config)) return *why;
+  if (!s.faults.empty()) return "faults";
+  if (hooks.rates != nullptr || s.link_window > Time() || s.pauses) {
+    return "time series of rates, links or pauses are asked for";
+  }
+  return "";
 }
 
 bool computes(const Job& job) {
@@ -357,8 +371,8 @@ Topology build_topology(const Scenario& s, uint32_t ranks) {
   }
   if (ranks > hosts) {
     throw UserError(s.workload_pos,
-                    "the trace has " + std::to_string(ranks) + " ranks, the cluster " +
-                        std::to_string(hosts) + " GPUs",
+                    (s.training ? "the layout has " : "the trace has ") + std::to_string(ranks) +
+                        " ranks, the cluster " + std::to_string(hosts) + " GPUs",
                     s.nodes != 0
                         ? std::to_string(s.nodes) + " nodes x " + std::to_string(s.gpus_per_node) +
                               " GPUs; raise cluster.nodes or leave it out"
@@ -371,6 +385,20 @@ Topology build_topology(const Scenario& s, uint32_t ranks) {
 
 Workload load_workload(const Scenario& s) {
   Workload w;
+  if (s.training) {
+    GeneratedJob generated = generate_job(*s.training, s.name, s.seed);
+    w.import.job = std::move(generated.job);
+    w.import.rank_classes = generated.rank_classes;
+    w.import.has_flops = w.import.has_streams = true;
+    if (s.compute.kind == "trace") {
+      throw UserError(s.compute.pos, "compute.model: trace needs a trace, this workload has none",
+                      "use 'compute: {model: roofline}'");
+    }
+    const std::string kind = s.compute.kind == "auto" ? "roofline" : s.compute.kind;
+    w.compute =
+        Registry::instance().factory<ComputeFactory>("compute", kind)(s.compute.params, s.device);
+    return w;
+  }
   try {
     const chakra::TraceSet set = chakra::read_set(s.chakra, s.group_file);
     w.import = import_chakra(set, s.name, {s.element_bytes, s.strict, s.launch_order});
@@ -410,7 +438,7 @@ std::vector<Params> collective_entries(const Scenario& s) {
   std::vector<Params> entries;
   for (const ModelChoice& t : s.traffic) {
     if (t.kind != "collective") continue;
-    if (!s.chakra.empty()) {
+    if (s.has_workload()) {
       throw UserError(t.pos, "collectives of traffic beside a workload are not built yet",
                       "use another pattern, or a scenario of its own");
     }
@@ -470,7 +498,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   r.warnings = s.warnings;
 
   ChakraImport import;
-  const bool workload = !s.chakra.empty();
+  const bool workload = s.has_workload();
   std::unique_ptr<ComputeModel> compute;
   if (workload) {
     Workload loaded = load_workload(s);
@@ -506,7 +534,24 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
 
   r.complete_at_last_ack = !config.complete_at_receiver;
   const auto& make = Registry::instance().factory<EngineFactory>("engine", s.engine.kind);
-  const std::unique_ptr<Fabric> owned = make(topology, config, s.engine.params);
+  std::unique_ptr<Fabric> owned;
+  const std::string declined = fast_path_obstacle(s, config, hooks);
+  if (s.fast_path != "none" && !declined.empty()) {
+    r.warnings.push_back("simulation.fast_path: " + s.fast_path + " declines: " + declined +
+                         "; every packet is simulated");
+  }
+  DomainFabric* domains = nullptr;
+  if (s.fast_path != "none" && declined.empty()) {
+    FastPathOptions options;
+    options.partition = s.domains;
+    options.memo = s.memo;
+    options.memo_bytes = static_cast<size_t>(s.memo_limit);
+    auto fabric = std::make_unique<DomainFabric>(topology, config, options);
+    domains = fabric.get();
+    owned = std::move(fabric);
+  } else {
+    owned = make(topology, config, s.engine.params);
+  }
   Fabric& fabric = *owned;
   auto* const packet = dynamic_cast<PacketFabric*>(owned.get());  // null: another engine
   if (packet != nullptr) {
@@ -560,6 +605,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     // Alone, a job needs nobody between it and the fabric.
     const bool alone = flows.empty() && faults.changes().empty();
     Fabric& beneath = alone ? fabric : staged;
+    if (alone && options.faults == nullptr) options.host = domains;
     Timeline timeline(import.job, beneath, *compute, *selector, options);
     try {
       r.complete = timeline.run(&spans);
@@ -599,6 +645,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   }
   r.wall_s = seconds_since(run_started);
   r.totals = fabric.totals();
+  if (domains != nullptr) r.fast_path = domains->stats();
   r.links = fabric.links();
   add_pauses(pauses, topology, s.pauses, r);
   r.perfetto = s.perfetto;

@@ -358,12 +358,156 @@ void read_wiring(Block& root, Scenario& s) {
   }
 }
 
+const std::vector<ParamSpec>& model_card_params() {
+  using PT = ParamType;
+  const auto whole = [](const char* name, const char* fallback, const char* help) {
+    return ParamSpec{name, PT::integer, fallback, "0", "1000000000", {"auto"}, help, "the card"};
+  };
+  const auto flag = [](const char* name, const char* help) {
+    return ParamSpec{name, PT::boolean, "false", "", "", {}, help, "the card"};
+  };
+  static const std::vector<ParamSpec> specs = {
+      whole("layers", "0", "transformer layers"),
+      whole("hidden", "0", "width of the residual stream"),
+      whole("ffn", "auto", "width of a dense MLP; auto: 4 x hidden"),
+      whole("heads", "0", "attention heads"),
+      whole("kv_heads", "auto", "heads of keys and values; auto: heads"),
+      whole("head_size", "auto", "width of a head; auto: hidden / heads"),
+      whole("vocab", "0", "rows of the embedding"),
+      whole("positions", "0", "learned position embeddings"),
+      flag("gated", "SwiGLU: three matrices in an MLP"),
+      flag("biases", "linear layers and norms have biases"),
+      flag("tied_embeddings", "the output layer is the input embedding"),
+      whole("experts", "0", "routed experts of a layer; 0: a dense model"),
+      whole("topk", "0", "experts that a token visits"),
+      whole("expert_ffn", "auto", "width of an expert; auto: ffn"),
+      whole("shared_ffn", "0", "width of all shared experts together"),
+      whole("dense_layers", "0", "leading layers without experts"),
+      whole("latent.q_rank", "0", "latent attention: rank of queries; 0: full"),
+      whole("latent.kv_rank", "0", "latent attention: rank of keys and values; 0: not used"),
+      whole("latent.nope", "0", "latent attention: size of a head without position"),
+      whole("latent.rope", "0", "latent attention: size of a head with position"),
+      whole("latent.value", "0", "latent attention: size of a head's value"),
+      {"source", PT::text, "", "", "", {}, "where the values come from", ""},
+  };
+  return specs;
+}
+
+ModelCard model_card(const std::string& name, const Params& p) {
+  const auto or_else = [&](const char* key, int64_t fallback) {
+    return p.is_word(key, "auto") ? fallback : p.integer(key);
+  };
+  ModelCard m;
+  m.name = name;
+  m.layers = or_else("layers", 0);
+  m.hidden = or_else("hidden", 0);
+  m.ffn = or_else("ffn", 4 * m.hidden);
+  m.heads = or_else("heads", 0);
+  m.kv_heads = or_else("kv_heads", m.heads);
+  m.head_size = or_else("head_size", m.heads > 0 ? m.hidden / m.heads : 0);
+  m.vocab = or_else("vocab", 0);
+  m.positions = or_else("positions", 0);
+  m.gated = p.boolean("gated");
+  m.biases = p.boolean("biases");
+  m.tied_embeddings = p.boolean("tied_embeddings");
+  m.experts = or_else("experts", 0);
+  m.topk = or_else("topk", 0);
+  m.expert_ffn = or_else("expert_ffn", m.ffn);
+  m.shared_ffn = or_else("shared_ffn", 0);
+  m.dense_layers = or_else("dense_layers", 0);
+  m.latent.q_rank = or_else("latent.q_rank", 0);
+  m.latent.kv_rank = or_else("latent.kv_rank", 0);
+  m.latent.nope = or_else("latent.nope", 0);
+  m.latent.rope = or_else("latent.rope", 0);
+  m.latent.value = or_else("latent.value", 0);
+  m.source = p.text("source");
+  return m;
+}
+
+ConfigNode model_card_node(const std::string& name, const SourcePos& pos) {
+  const fs::path file = fs::path(config_dir()) / "models" / (name + ".yaml");
+  std::error_code error;  // a name may be too long for the file system
+  if (name.find('/') != std::string::npos || !fs::exists(file, error)) {
+    std::string known;
+    for (const auto& n : model_names()) known += (known.empty() ? "" : ", ") + n;
+    throw UserError(pos, "unknown model '" + name + "'",
+                    "known: " + known + " (cards are files in " + config_dir() + "/models)");
+  }
+  return load_yaml(file.string(), Origin::Kind::preset);
+}
+
+ModelCard read_card(const ConfigNode& node, const std::string& name, const std::string& path) {
+  Block b(&node, path, node.origin.pos);
+  Params p(model_card_params());
+  b.fill(p);
+  return model_card(name, p);
+}
+
+void read_model_workload(Block& b, const ConfigNode& model, Scenario& s) {
+  s.workload_pos = b.key_pos("model");
+  ModelCard card;
+  if (model.kind == Kind::map) {
+    // A card, with changes; or all of a model.
+    ConfigNode mine = model;
+    std::string name = "given in the scenario";
+    ConfigNode node;
+    if (const ConfigNode* base = model.find("card"); base != nullptr) {
+      if (base->kind != Kind::scalar) {
+        throw UserError(base->origin.pos, "workload.model.card must be one name");
+      }
+      name = base->text + ", changed";
+      node = model_card_node(base->text, base->origin.pos);
+      auto& entries = mine.entries;
+      entries.erase(std::remove_if(entries.begin(), entries.end(),
+                                   [](const auto& e) { return e.key == "card"; }),
+                    entries.end());
+    } else {
+      node.kind = Kind::map;
+    }
+    merge(node, mine);
+    node.origin = model.origin;
+    card = read_card(node, name, "workload.model");
+  } else if (model.kind == Kind::scalar) {
+    card = load_model_card(model.text, model.origin.pos);
+  } else {
+    throw UserError(model.origin.pos, "workload.model must be a name or a block of keys");
+  }
+  const Params sends = b.one(scenario_key("workload.sends"));
+  s.eager_sends = sends.is_word("sends", "eager");
+  Params params(training_params());
+  b.fill(params);
+  const int64_t gpus = static_cast<int64_t>(s.nodes) * s.gpus_per_node;
+  s.training = resolve_training(card, params, gpus, s.workload_pos);
+  const Training& t = *s.training;
+  if (gpus > t.ranks) {
+    s.warnings.push_back("the layout uses " + std::to_string(t.ranks) + " of " +
+                         std::to_string(gpus) + " GPUs of the cluster");
+  }
+  list_setting(s, "workload.model", card.name, model.origin, card.source);
+  list_settings(s, "workload.", params);
+  list_settings(s, "workload.", sends);
+  const auto n = [](int64_t v) { return std::to_string(v); };
+  list_setting(s, "workload, derived",
+               n(t.ranks) + " ranks = tp " + n(t.tp) + " x cp " + n(t.cp) + " x pp " + n(t.pp) +
+                   " x dp " + n(t.dp) + "; " + n(t.microbatches) + " micro-batches = global " +
+                   n(t.global_batch) + " / (dp " + n(t.dp) + " x micro " + n(t.micro_batch) + ")",
+               {});
+}
+
 void read_workload(Block& root, Scenario& s) {
   Block b = root.block("workload");
   s.workload_pos = b.pos();
-  for (const char* key :
-       {"model", "layout", "schedule", "batch", "recompute", "steps", "simai", "goal"}) {
-    b.refuse(key);
+  for (const char* key : {"simai", "goal"}) b.refuse(key);
+  if (const ConfigNode* model = b.take("model"); model != nullptr && model->kind != Kind::null) {
+    read_model_workload(b, *model, s);
+    return;
+  }
+  for (const char* key : {"layout", "schedule", "batch", "recompute", "steps", "precision",
+                          "gradients", "experts", "kernels"}) {
+    if (b.take(key) != nullptr) {
+      throw UserError(b.key_pos(key), b.full(key) + " describes a generated workload",
+                      "add 'model: NAME', or remove it");
+    }
   }
   const std::string chakra = b.text("chakra", "");
   if (!chakra.empty()) {
@@ -394,7 +538,7 @@ void read_workload(Block& root, Scenario& s) {
     list_settings(s, "workload.", sends);
   }
   if (b.present() && s.chakra.empty()) {
-    throw UserError(b.pos(), "workload needs 'chakra: PREFIX'",
+    throw UserError(b.pos(), "workload needs 'model: NAME' or 'chakra: PREFIX'",
                     "or give the trace on the command line: --trace PREFIX");
   }
 }
@@ -460,7 +604,7 @@ void check_traffic(const Scenario& s) {
                     "raise fabric.switch.classes");
   };
   check_class(s.collectives);
-  bool foreground = !s.chakra.empty();
+  bool foreground = s.has_workload();
   for (const ModelChoice& t : s.traffic) {
     const bool background = t.kind != "collective" && t.params.boolean("background");
     foreground = foreground || !background;
@@ -490,13 +634,18 @@ void read_simulation(Block& root, Scenario& s) {
                     "known: " + known + " (ns3 is not built yet)");
   }
   const std::string fast = b.text("fast_path", "none");
-  if (fast != "none") {
-    if (fast == "exact" || fast == "fast") {
-      not_built(b.key_pos("fast_path"), "simulation.fast_path: " + fast);
-    }
+  if (fast == "fast") not_built(b.key_pos("fast_path"), "simulation.fast_path: " + fast);
+  if (fast != "none" && fast != "exact") {
     throw UserError(b.key_pos("fast_path"), "unknown fast_path '" + fast + "'",
-                    "known: none (exact and fast are not built yet)");
+                    "known: none, exact (fast is not built yet)");
   }
+  s.fast_path = fast;
+  const Params domains = b.one(scenario_key("simulation.domains"));
+  s.domains = domains.is_word("domains", "on");
+  const Params memo = b.one(scenario_key("simulation.memo"));
+  s.memo = memo.is_word("memo", "on");
+  const Params memo_limit = b.one(scenario_key("simulation.memo_limit"));
+  s.memo_limit = memo_limit.bytes("memo_limit").count();
   b.refuse("audit");
   const Params seeds = b.one(scenario_key("simulation.seeds"));
   if (seeds.integer("seeds") > 1) not_built(b.key_pos("seeds"), "simulation.seeds above 1");
@@ -510,6 +659,9 @@ void read_simulation(Block& root, Scenario& s) {
   list_setting(s, "simulation.engine", engine, b.origin("engine"));
   list_settings(s, "simulation.", s.engine.params);
   list_setting(s, "simulation.fast_path", fast, b.origin("fast_path"));
+  if (fast != "none") {
+    for (const Params* p : {&domains, &memo, &memo_limit}) list_settings(s, "simulation.", *p);
+  }
   list_settings(s, "simulation.", seeds);
   list_settings(s, "simulation.", threads);
   list_settings(s, "simulation.", until);
@@ -548,6 +700,22 @@ std::vector<std::string> device_names() {
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  const fs::path dir = fs::path(config_dir()) / "models";
+  if (fs::is_directory(dir)) {
+    for (const auto& e : fs::directory_iterator(dir)) {
+      if (e.path().extension() == ".yaml") names.push_back(e.path().stem().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+ModelCard load_model_card(const std::string& name, const SourcePos& pos) {
+  return read_card(model_card_node(name, pos), name, "");
 }
 
 DeviceCard load_device(const std::string& name, const SourcePos& pos) {
@@ -678,9 +846,10 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   list_settings(s, "output.telemetry.", pauses);
   b.finish();
 
-  if (s.chakra.empty() && s.traffic.empty() && !overrides.fabric_only) {
+  if (!s.has_workload() && s.traffic.empty() && !overrides.fabric_only) {
     throw UserError(SourcePos{path, 0}, "nothing to simulate",
-                    "add 'workload: {chakra: PREFIX}', a traffic list, or --trace PREFIX");
+                    "add 'workload: {chakra: PREFIX}' or '{model: NAME}', a traffic list, or "
+                    "--trace PREFIX");
   }
   return s;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "sim/params.h"
 #include "tools/scenario/config_node.h"
 #include "workload/chakra_importer.h"
+#include "workload/generator/training.h"
 
 namespace trainyard {
 
@@ -62,6 +64,7 @@ struct Scenario {
 
   // what runs
   std::string chakra;  ///< prefix, folder or pattern, made relative to the scenario file
+  std::optional<Training> training;  ///< a generated workload instead of a trace
   std::string group_file;
   SourcePos workload_pos;
   int64_t element_bytes = 0;
@@ -73,6 +76,9 @@ struct Scenario {
 
   ModelChoice engine;             ///< category "engine", see network/engine.h
   Time until = Time::infinity();  ///< simulation.until
+  std::string fast_path = "none";  ///< or "exact"
+  bool domains = true, memo = true;
+  int64_t memo_limit = 0;  ///< bytes
   Params collectives;
   ModelChoice compute;  ///< kind "auto" is settled when the trace is read
 
@@ -84,6 +90,8 @@ struct Scenario {
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<Setting> resolved;  ///< the same, origin kept apart
   std::vector<std::string> warnings;
+
+  [[nodiscard]] bool has_workload() const { return !chakra.empty() || training.has_value(); }
 };
 
 /// What the command line changes.
@@ -101,6 +109,9 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
 /// Device cards by name, from configs/devices.
 DeviceCard load_device(const std::string& name, const SourcePos& pos);
 std::vector<std::string> device_names();
+/// Model cards by name, from configs/models.
+ModelCard load_model_card(const std::string& name, const SourcePos& pos);
+std::vector<std::string> model_names();
 /// Folder of presets: $TRAINYARD_CONFIGS, or the one of the source tree.
 std::string config_dir();
 

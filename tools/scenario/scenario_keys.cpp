@@ -4,11 +4,19 @@
 #include <algorithm>
 
 #include "sim/errors.h"
+#include "workload/generator/training.h"
 
 namespace trainyard {
 namespace {
 
 using PT = ParamType;
+
+/// A trace or a generated workload.
+std::vector<ParamSpec> workload_keys(std::vector<ParamSpec> keys) {
+  const auto& more = training_params();
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
 
 std::vector<ModelDoc> all_blocks() {
   const auto block = [](const char* name, const char* help, std::vector<ParamSpec> keys) {
@@ -119,59 +127,72 @@ std::vector<ModelDoc> all_blocks() {
               {},
               "which of several equal paths, see explain load_balancing",
               "protocols 5.7"}}),
-      block("workload", "what the ranks do, from a Chakra trace",
-            {{"chakra",
-              PT::text,
-              "",
-              "",
-              "",
-              {},
-              "the trace: a prefix, a folder, or a pattern with {rank}",
-              "formats 1.2"},
-             {"groups",
-              PT::text,
-              "",
-              "",
-              "",
-              {},
-              "the file of communicators; without one, comm_group.json beside the trace",
-              "formats 1.9"},
-             {"element_bytes",
-              PT::integer,
-              "auto",
-              "1",
-              "16",
-              {"auto"},
-              "bytes of an element where the trace counts elements; auto is 2 (bf16) for traces "
-              "of STAGE, else 1",
-              "formats 3.10"},
-             {"strict",
-              PT::boolean,
-              "false",
-              "",
-              "",
-              {},
-              "refuse traces that would only get a warning",
-              "formats 1.10"},
-             {"launch_order",
-              PT::choice,
-              "after_compute",
-              "",
-              "",
-              {"blocking", "after_compute", "free"},
-              "order between GPU streams that PyTorch traces lack: a collective waits for the "
-              "compute kernels launched before it (after_compute), compute waits for collectives, "
-              "too (blocking), or nothing is added (free)",
-              "formats 2.4"},
-             {"sends",
-              PT::choice,
-              "eager",
-              "",
-              "",
-              {"eager", "rendezvous"},
-              "a send moves its bytes when it is posted (eager), or when its receive is, too "
-              "(rendezvous)",
-              "formats 1.8"}}),
+      block(
+          "workload", "what the ranks do: generated from a model, or from a Chakra trace",
+          workload_keys(
+              {{"model",
+                PT::text,
+                "",
+                "",
+                "",
+                {},
+                "card of a model, a file in configs/models; or {card: NAME, layers: 4, ...}, a "
+                "card "
+                "with changes",
+                "DESIGN 9.1"},
+               {"chakra",
+                PT::text,
+                "",
+                "",
+                "",
+                {},
+                "the trace: a prefix, a folder, or a pattern with {rank}",
+                "formats 1.2"},
+               {"groups",
+                PT::text,
+                "",
+                "",
+                "",
+                {},
+                "the file of communicators; without one, comm_group.json beside the trace",
+                "formats 1.9"},
+               {"element_bytes",
+                PT::integer,
+                "auto",
+                "1",
+                "16",
+                {"auto"},
+                "bytes of an element where the trace counts elements; auto is 2 (bf16) for traces "
+                "of STAGE, else 1",
+                "formats 3.10"},
+               {"strict",
+                PT::boolean,
+                "false",
+                "",
+                "",
+                {},
+                "refuse traces that would only get a warning",
+                "formats 1.10"},
+               {"launch_order",
+                PT::choice,
+                "after_compute",
+                "",
+                "",
+                {"blocking", "after_compute", "free"},
+                "order between GPU streams that PyTorch traces lack: a collective waits for the "
+                "compute kernels launched before it (after_compute), compute waits for "
+                "collectives, "
+                "too (blocking), or nothing is added (free)",
+                "formats 2.4"},
+               {"sends",
+                PT::choice,
+                "eager",
+                "",
+                "",
+                {"eager", "rendezvous"},
+                "a send moves its bytes when it is posted (eager), or when its receive is, too "
+                "(rendezvous)",
+                "formats 1.8"}})),
       block("traffic",
             "a list of patterns, alone or beside a workload; the other keys are those of the "
             "pattern",
@@ -219,8 +240,34 @@ std::vector<ModelDoc> all_blocks() {
               "none",
               "",
               "",
-              {"none"},
-              "shortcuts through time; none takes no shortcut",
+              {"none", "exact"},
+              "shortcuts through time; none takes no shortcut, exact only those that change no bit "
+              "of the result (docs/fast-path.md)",
+              "DESIGN 6"},
+             {"domains",
+              PT::choice,
+              "on",
+              "",
+              "",
+              {"on", "off"},
+              "fast_path: simulate what shares no link apart; off: one domain holds everything, "
+              "the oracle of the fast path",
+              "DESIGN 6"},
+             {"memo",
+              PT::choice,
+              "on",
+              "",
+              "",
+              {"on", "off"},
+              "fast_path: let a domain follow an earlier one that began alike and was told alike",
+              "DESIGN 6"},
+             {"memo_limit",
+              PT::bytes,
+              "1GiB",
+              "1MiB",
+              "1TiB",
+              {},
+              "fast_path: memory for ended episodes; the one used least recently goes first",
               "DESIGN 6"},
              {"seeds",
               PT::integer,

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: MIT
+// Inputs, domains and their identity. What goes on in them: domain_progress.cpp.
+#include "memo/domain_fabric.h"
+
+#include <algorithm>
+
+#include "sim/dice.h"
+#include "sim/errors.h"
+
+namespace trainyard {
+namespace {
+
+/// What precedes what in a hash, so that no two histories are written alike.
+enum Word : uint64_t { kNewLink = 1, kNewNode, kNewQp, kOldQp, kTransfer, kOpen, kArrive };
+
+}  // namespace
+
+std::optional<std::string> fast_path_declines(const PacketConfig& c) {
+  if (!c.persistent_qps) return "queue pairs of a message each";
+  if (c.recovery == LossRecovery::selective) return "selective repeat";
+  if (c.receive_bps > 0) return "slow receivers";
+  return std::nullopt;
+}
+
+DomainFabric::DomainFabric(const Topology& topology, const PacketConfig& config,
+                           const FastPathOptions& options)
+    : topology_(topology),
+      config_(config),
+      options_(options),
+      routing_(topology, config.routing),
+      store_(options.memo_bytes),
+      link_order_(topology.links().size(), kNone),
+      link_domain_(topology.links().size(), kNone),
+      link_label_(topology.links().size(), kNone),
+      tallies_(2 * topology.links().size()),
+      port_memories_(2 * topology.links().size()) {
+  TRAINYARD_ASSERT(!fast_path_declines(config));
+}
+
+DomainFabric::~DomainFabric() = default;
+
+// ---------------------------------------------------------------- registry
+
+uint32_t DomainFabric::link_order(uint32_t link) {
+  uint32_t& order = link_order_[link];
+  if (order == kNone) {
+    order = links_used_++;
+    links_in_order_.push_back(link);
+  }
+  return order;
+}
+
+PortMemory DomainFabric::port_memory(uint32_t port) { return port_memories_[port]; }
+
+uint32_t DomainFabric::queue_pair(uint32_t src, uint32_t dst, uint32_t channel, uint8_t cls,
+                                  uint8_t part) {
+  const QpKey key{src, dst, channel, part | static_cast<uint32_t>(cls) << 8};
+  const auto [it, added] = qp_index_.emplace(key, static_cast<uint32_t>(qps_.size()));
+  if (!added) return it->second;
+  GlobalQp q;
+  q.id.src = src;
+  q.id.dst = dst;
+  q.id.channel = channel;
+  q.id.traffic_class = cls;
+  q.id.part = part;
+  q.id.nth = pair_count_[(static_cast<uint64_t>(src) << 32) | dst]++;
+  q.id.rank = it->second;
+  q.dice_object = dice(channel, q.id.nth, src, dst);
+  q.first_port = static_cast<uint32_t>(qp_ports_.size());
+  const uint32_t a = topology_.hosts()[src];
+  const uint32_t b = topology_.hosts()[dst];
+  const uint32_t paths = config_.paths == PathChoice::per_flow ? 1 : config_.path_count;
+  const auto port = [&](uint32_t entropy) {
+    return static_cast<uint16_t>(kSourcePortBase + q.id.nth + entropy * 4099);
+  };
+  for (uint32_t e = 0; e < paths; ++e) {
+    routing_.path({a, b, port(e), kDestinationPort}, qp_ports_);
+  }
+  routing_.path({b, a, kDestinationPort, port(0)}, qp_ports_);
+  q.ports = static_cast<uint32_t>(qp_ports_.size()) - q.first_port;
+  qps_.push_back(q);
+  return it->second;
+}
+
+void DomainFabric::queue_pairs(const Transfer& t, std::vector<uint32_t>& out) {
+  const auto cls = std::min<uint8_t>(t.traffic_class, static_cast<uint8_t>(config_.classes - 1));
+  const int64_t packets = (t.size.count() + config_.payload - 1) / config_.payload;
+  const auto parts = static_cast<uint32_t>(std::min<int64_t>(config_.qps, packets));
+  for (uint32_t part = 0; part < parts; ++part) {
+    out.push_back(queue_pair(t.src, t.dst, t.channel, cls, static_cast<uint8_t>(part)));
+  }
+}
+
+QpMemory DomainFabric::memory(const GlobalQp& q) const {
+  if (q.memory != kNone) return memories_[q.memory];
+  QpMemory m;
+  m.used = q.posted > 0;
+  m.posted = q.posted;
+  if (config_.congestion == CongestionControl::dcqcn) {
+    m.rate = topology_.link_of(qp_ports_[q.first_port]).rate.bps();
+    m.dcqcn.init(config_.dcqcn, m.rate);
+  }
+  return m;
+}
+
+// ---------------------------------------------------------------- inputs
+
+TransferId DomainFabric::start(const Transfer& transfer, Time at) {
+  TRAINYARD_ASSERT(at.ps() >= now_ && transfer.size.count() > 0 && transfer.src != transfer.dst);
+  const auto id = static_cast<TransferId>(transfers_.size());
+  transfers_.push_back(transfer);
+  TransferRecord r;
+  r.src = transfer.src;
+  r.dst = transfer.dst;
+  r.owner = transfer.owner;
+  r.bytes = transfer.size.count();
+  r.start = at;
+  records_.push_back(r);
+  ++transfers_open_;
+  if (at.ps() > now_) {
+    future_.push({at.ps(), serial_++, id});
+    return id;
+  }
+  scratch_qps_.clear();
+  queue_pairs(transfer, scratch_qps_);
+  input({at.ps(), serial_++, round_, false, Input::Kind::transfer, id, 0}, scratch_qps_);
+  return id;
+}
+
+uint32_t DomainFabric::open(const HostedCall& info) {
+  Call c;
+  c.info = info;
+  c.plan = &plans_.plan(info);
+  c.here.assign(info.request.members->size(), 0);
+  calls_.push_back(std::move(c));
+  return static_cast<uint32_t>(calls_.size() - 1);
+}
+
+void DomainFabric::arrive(uint32_t call, uint32_t member, Time at) {
+  TRAINYARD_ASSERT(at.ps() >= now_);
+  now_ = at.ps();
+  Call& c = calls_[call];
+  c.here[member] = 1;
+  if (c.begun) {
+    add(c.domain, {at.ps(), serial_++, round_, false, Input::Kind::arrive, call, member});
+    return;
+  }
+  // A message needs both its ends: until two that talk to each other are here nothing can happen,
+  // and nobody has to know.
+  c.order.push_back(member);
+  const auto& near = c.plan->neighbours[member];
+  if (std::none_of(near.begin(), near.end(), [&](uint32_t m) { return c.here[m] != 0; })) return;
+  c.begun = true;
+  auto& known = plan_qps_[c.info.channel_base];
+  const auto found = std::find_if(known.begin(), known.end(),
+                                  [&](const auto& entry) { return entry->plan == c.plan; });
+  if (found != known.end()) {
+    c.qps = &(*found)->qps;
+  } else {
+    auto entry = std::make_unique<PlanQps>();
+    entry->plan = c.plan;
+    for (const CallPlan::Edge& e : c.plan->edges) {
+      CollectiveSend send;
+      send.src = e.src;
+      send.dst = e.dst;
+      send.channel = e.channel;
+      send.traffic_class = e.traffic_class;
+      send.clear_to_send = e.clear_to_send;
+      Transfer t = hosted_transfer(c.info, send);
+      // Of several queue pairs a short message uses fewer.
+      t.size = Bytes(config_.payload * config_.qps);
+      queue_pairs(t, entry->qps);
+    }
+    c.qps = &entry->qps;
+    known.push_back(std::move(entry));
+  }
+  const std::vector<uint32_t> order = c.order;
+  input({at.ps(), serial_++, round_, false, Input::Kind::open, call, 0}, *c.qps);
+  const uint32_t domain = calls_[call].domain;
+  for (const uint32_t m : order) {
+    add(domain, {at.ps(), serial_++, round_, false, Input::Kind::arrive, call, m});
+  }
+}
+
+void DomainFabric::take_done(std::vector<Done>& out) {
+  out.insert(out.end(), done_.begin(), done_.end());
+  done_.clear();
+}
+
+/// An input that may create a domain or join some.
+void DomainFabric::input(const Input& in, const std::vector<uint32_t>& qps) {
+  add(domain_for(qps, in.at), in);
+}
+
+uint32_t DomainFabric::domain_for(const std::vector<uint32_t>& qps, int64_t at) {
+  if (!options_.partition) {
+    if (domains_.empty()) return new_domain(at);
+    return 0;
+  }
+  scratch_domains_.clear();
+  for (const uint32_t q : qps) {
+    for (uint32_t i = 0; i < qps_[q].ports; ++i) {
+      const uint32_t d = link_domain_[qp_ports_[qps_[q].first_port + i] / 2];
+      if (d == kNone) continue;
+      if (scratch_domains_.empty() || scratch_domains_.back() != d) scratch_domains_.push_back(d);
+    }
+  }
+  std::sort(scratch_domains_.begin(), scratch_domains_.end());
+  scratch_domains_.erase(std::unique(scratch_domains_.begin(), scratch_domains_.end()),
+                         scratch_domains_.end());
+  if (scratch_domains_.empty()) return new_domain(at);
+  if (scratch_domains_.size() == 1) return scratch_domains_[0];
+  stats_.merges += scratch_domains_.size() - 1;
+  const std::vector<uint32_t> all = scratch_domains_;
+  return merge(all);
+}
+
+uint32_t DomainFabric::new_domain(int64_t at) {
+  uint32_t index = 0;
+  if (free_domains_.empty()) {
+    index = static_cast<uint32_t>(domains_.size());
+    domains_.emplace_back();
+  } else {
+    index = free_domains_.back();
+    free_domains_.pop_back();
+  }
+  Domain& d = domains_[index];
+  d.used = true;
+  d.start = at;
+  d.mode = Domain::Mode::pending;
+  pending_.push_back(index);
+  ++domains_active_;
+  return index;
+}
+
+uint64_t DomainFabric::node_digest(uint32_t node) {
+  const auto [it, added] = node_digests_.emplace(node, 0);
+  if (!added) return it->second;
+  const TopologyNode& n = topology_.nodes()[node];
+  Hash128 h;
+  h.add(static_cast<uint64_t>(n.kind));
+  // Its pool depends on all of its ports.
+  for (const uint32_t p : n.ports) {
+    const TopologyLink& l = topology_.link_of(p);
+    h.add_signed(l.rate.bps());
+    h.add_signed(l.delay.ps());
+  }
+  it->second = h.a ^ h.b;
+  return it->second;
+}
+
+void DomainFabric::node_into_hash(Domain& d, uint32_t node) {
+  Hash128& h = d.hashes.back();
+  const auto [it, added] = d.nodes.emplace(node, static_cast<uint32_t>(d.nodes.size()));
+  h.add(it->second);
+  if (!added) return;
+  h.add(kNewNode);
+  h.add(node_digest(node));
+}
+
+void DomainFabric::claim_link(Domain& d, uint32_t domain, uint32_t link) {
+  Hash128& h = d.hashes.back();
+  if (link_domain_[link] == domain) {
+    h.add(link_label_[link]);
+    return;
+  }
+  TRAINYARD_ASSERT(link_domain_[link] == kNone);
+  link_domain_[link] = domain;
+  const auto label = static_cast<uint32_t>(d.links.size());
+  link_label_[link] = label;
+  d.links.push_back(link);
+  h.add(kNewLink);
+  h.add(label);
+  const uint32_t order = link_order(link);
+  // Usually the last.
+  const auto at = d.link_orders.empty() || d.link_orders.back() < order
+                      ? d.link_orders.end()
+                      : std::lower_bound(d.link_orders.begin(), d.link_orders.end(), order);
+  h.add(static_cast<uint64_t>(at - d.link_orders.begin()));
+  d.link_orders.insert(at, order);
+  const TopologyLink& l = topology_.links()[link];
+  h.add_signed(l.rate.bps());
+  h.add_signed(l.delay.ps());
+  h.add(l.loss_rate > 0 ? 1 : 0);
+  for (const uint32_t node : {l.a, l.b}) {
+    const size_t before = d.nodes.size();
+    node_into_hash(d, node);
+    if (d.nodes.size() == before || topology_.nodes()[node].kind == NodeKind::host) continue;
+    d.switches.push_back(node);
+    if (options_.partition) switch_users_[node].push_back(domain);
+  }
+  for (uint32_t dir = 0; dir < 2; ++dir) {
+    const PortMemory& m = port_memories_[2 * link + dir];
+    h.add(m.turn);
+    h.add(m.mark_credit_q32);
+    for (uint32_t c = 0; c < config_.classes; ++c) h.add_signed(m.deficit[c]);
+  }
+}
+
+/// The queue pair belongs to the domain from now on, with all links that it can use.
+void DomainFabric::claim(Domain& d, uint32_t domain, uint32_t qp, int64_t at) {
+  GlobalQp& q = qps_[qp];
+  Hash128& h = d.hashes.back();
+  if (q.domain == domain) {
+    h.add(kOldQp);
+    h.add(q.label);
+    return;
+  }
+  TRAINYARD_ASSERT(q.domain == kNone);
+  q.domain = domain;
+  q.label = static_cast<uint32_t>(d.qps.size());
+  d.qps.push_back(qp);
+  h.add(kNewQp);
+  h.add(q.ports);
+  h.add(static_cast<uint64_t>(q.id.traffic_class) << 8 | q.id.part);
+  const auto pos = d.qp_ranks.empty() || d.qp_ranks.back() < q.id.rank
+                       ? d.qp_ranks.end()
+                       : std::lower_bound(d.qp_ranks.begin(), d.qp_ranks.end(), q.id.rank);
+  h.add(static_cast<uint64_t>(pos - d.qp_ranks.begin()));
+  d.qp_ranks.insert(pos, q.id.rank);
+  for (uint32_t i = 0; i < q.ports; ++i) {
+    const uint32_t port = qp_ports_[q.first_port + i];
+    claim_link(d, domain, port / 2);
+    h.add(port & 1U);
+  }
+  // Who is served first on its NIC.
+  const uint32_t last = port_memories_[qp_ports_[q.first_port]].last_served;
+  h.add(last == PortMemory::kNobody ? 0 : q.id.rank > last ? 1 : 2);
+  if (q.memory == kNone) {
+    h.add(0);
+    return;
+  }
+  const QpMemory& m = memories_[q.memory];
+  h.add(1);
+  h.add_signed(m.rate);
+  h.add_signed(m.next_send <= at ? -1 : m.next_send - at);
+  h.add_signed(config_.paths == PathChoice::flowlet ? m.last_sent - at : 0);
+  h.add(m.sent_packets);
+  h.add(static_cast<uint64_t>(m.flowlets) << 32 | m.path_choice);
+  h.add_signed(m.last_cnp < 0 ? -1 : m.last_cnp - at);
+  h.add_signed(m.since_ack);
+  h.add(static_cast<uint64_t>(m.notify) << 1 | static_cast<uint64_t>(m.increase_running));
+  m.dcqcn.digest(at, m.increase_next, [&h](uint64_t x) { h.add(x); });
+}
+
+/// Tells the domain. Its links and queue pairs are its own, or nobody's.
+void DomainFabric::add(uint32_t domain, const Input& in) {
+  Domain& d = domains_[domain];
+  d.inputs.push_back(in);
+  d.hashes.push_back(d.hashes.empty() ? Hash128() : d.hashes.back());
+  const auto say = [&](Word word) {
+    Hash128& h = d.hashes.back();
+    h.add(word);
+    h.add_signed(in.at - d.start);
+    h.add(in.before ? 1 : 0);
+  };
+  switch (in.kind) {
+    case Input::Kind::transfer: {
+      say(kTransfer);
+      std::vector<uint32_t> qps;
+      queue_pairs(transfers_[in.id], qps);
+      for (const uint32_t q : qps) claim(d, domain, q, in.at);
+      d.hashes.back().add_signed(transfers_[in.id].size.count());
+      d.transfers.push_back(in.id);
+      break;
+    }
+    case Input::Kind::open: {
+      say(kOpen);
+      Call& c = calls_[in.id];
+      for (const uint32_t q : *c.qps) claim(d, domain, q, in.at);
+      d.hashes.back().add(c.plan->digest);
+      d.hashes.back().add(c.info.traffic_class);
+      c.domain = domain;
+      c.label = static_cast<uint32_t>(d.calls.size());
+      d.calls.push_back(in.id);
+      break;
+    }
+    case Input::Kind::arrive:
+      say(kArrive);
+      d.hashes.back().add(calls_[in.id].label);
+      d.hashes.back().add(in.member);
+      break;
+  }
+  switch (d.mode) {
+    case Domain::Mode::pending:
+      break;
+    case Domain::Mode::leader:
+      feed(d, in);
+      if (d.recorded) {
+        d.episode->log.push_back({in.at - d.start, static_cast<uint32_t>(d.inputs.size() - 1), 0,
+                                  Episode::Kind::input});
+        d.episode->hashes.push_back(d.hashes.back());
+        store_.index(d.episode);
+        wake_followers(*d.episode);
+      }
+      break;
+    case Domain::Mode::follower: {
+      const Episode& e = *d.episode;
+      if (d.pos < e.log.size() && e.log[d.pos].kind == Episode::Kind::input &&
+          e.hashes[e.log[d.pos].label] == d.hashes.back()) {
+        ++d.pos;
+        schedule(domain);
+        break;
+      }
+      d.mode = Domain::Mode::pending;
+      ++d.version;
+      pending_.push_back(domain);
+      break;
+    }
+  }
+}
+
+/// Passes an input on to the simulated domain.
+void DomainFabric::feed(Domain& d, const Input& in) {
+  const auto declare = [&](uint32_t qp) {
+    const GlobalQp& q = qps_[qp];
+    if (q.label < d.run->domain().qp_count()) return;
+    TRAINYARD_ASSERT(q.label == d.run->domain().qp_count());
+    d.run->declare(q.id, memory(q));
+  };
+  switch (in.kind) {
+    case Input::Kind::transfer: {
+      std::vector<uint32_t> qps;
+      queue_pairs(transfers_[in.id], qps);
+      for (const uint32_t q : qps) declare(q);
+      d.run->start(transfers_[in.id], Time::ps(in.at));
+      return;
+    }
+    case Input::Kind::open:
+      for (const uint32_t q : *calls_[in.id].qps) declare(q);
+      d.run->open(calls_[in.id].info);
+      return;
+    case Input::Kind::arrive:
+      d.run->arrive(calls_[in.id].label, in.member, Time::ps(in.at));
+      return;
+  }
+}
+
+/// The links and queue pairs of the domain are nobody's again; its place is free.
+void DomainFabric::release(uint32_t domain) {
+  Domain& d = domains_[domain];
+  for (const uint32_t link : d.links) link_domain_[link] = kNone;
+  for (const uint32_t q : d.qps) qps_[q].domain = kNone;
+  for (const uint32_t node : d.switches) {
+    if (!options_.partition) break;
+    const auto it = switch_users_.find(node);
+    std::erase(it->second, domain);
+    if (it->second.empty()) switch_users_.erase(it);
+  }
+  if (d.mode == Domain::Mode::leader) std::erase(leaders_, domain);
+  if (d.mode == Domain::Mode::pending) std::erase(pending_, domain);
+  if (d.mode == Domain::Mode::leader && d.episode && d.episode->open) {
+    d.episode->open = false;
+    if (d.run) d.run->domain().record_trace(nullptr);
+    wake_followers(*d.episode);
+  }
+  const uint32_t version = d.version + 1;
+  d = Domain();
+  d.version = version;
+  free_domains_.push_back(domain);
+  --domains_active_;
+}
+
+/// One domain of several: with all their inputs, from the first start on.
+uint32_t DomainFabric::merge(const std::vector<uint32_t>& domains) {
+  std::vector<Input> inputs;
+  int64_t start = INT64_MAX;
+  uint64_t outputs = 0;
+  int64_t again = 0;
+  for (const uint32_t i : domains) {
+    const Domain& d = domains_[i];
+    inputs.insert(inputs.end(), d.inputs.begin(), d.inputs.end());
+    start = std::min(start, d.start);
+    outputs += d.outputs;
+    again = std::max(again, d.again_until);
+  }
+  std::sort(inputs.begin(), inputs.end(),
+            [](const Input& a, const Input& b) { return a.serial < b.serial; });
+  for (const uint32_t i : domains) release(i);
+  const uint32_t index = new_domain(start);
+  for (const Input& in : inputs) add(index, in);
+  domains_[index].outputs = outputs;
+  domains_[index].again_until = std::max(again, now_);
+  return index;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+// The packet engine by contention domains (docs/fast-path.md). A domain is what is active and
+// connected through links: queue pairs that share a link, in either direction, and the collectives
+// that they belong to. It lives from its first message until everything in it rests. Each domain
+// has an event queue and a clock of its own, and only what happens between domains and the
+// timeline is ordered globally.
+//
+// A domain is either simulated, packet by packet (a leader), and its outside behaviour written to
+// an episode, or it follows an episode whose inputs have been the same so far, at the same times
+// after its start, from the same state of its idle parts. A follower whose inputs turn out to
+// differ is simulated from its start up to then, which is deterministic; nothing else is ever
+// stored of a state. So results are those of one domain that holds everything (`partition`
+// false), bit for bit. What is left to dice is the run's own: such episodes have no followers.
+//
+// Domains that share no link may share a switch's buffer. Each one keeps account of how much of
+// it the others could have used without changing any of its decisions; where their peaks sum to
+// more, they are merged and simulated again from their starts before anything that they did
+// since the last commit is told.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "memo/call_plan.h"
+#include "memo/domain_run.h"
+#include "memo/episode.h"
+#include "memo/fast_path_stats.h"
+#include "sim/collective_host.h"
+#include "sim/fabric.h"
+
+namespace trainyard {
+
+/// Why domains and memo cannot be used with this configuration; nothing: they can.
+std::optional<std::string> fast_path_declines(const PacketConfig& config);
+
+struct FastPathOptions {
+  bool partition = true;             ///< false: one domain that holds everything (the oracle)
+  bool memo = true;                  ///< false: every domain is simulated
+  size_t memo_bytes = size_t{1} << 30;  ///< of ended episodes; the least recently used go first
+};
+
+class DomainFabric final : public Fabric, public CollectiveHost, private DomainRegistry {
+ public:
+  /// `topology` must outlive it; fast_path_declines(config) says nothing.
+  DomainFabric(const Topology& topology, const PacketConfig& config, const FastPathOptions& options);
+  ~DomainFabric() override;
+
+  TransferId start(const Transfer& transfer, Time at) override;
+  [[nodiscard]] Time next_event() const override;
+  Time advance(Time limit, std::vector<Completion>& out) override;
+  [[nodiscard]] size_t outstanding() const override;
+  [[nodiscard]] std::string describe_stall() const override;
+  void check_conservation() const override;
+  [[nodiscard]] const std::vector<TransferRecord>& transfers() const override;
+  [[nodiscard]] std::vector<LinkRecord> links() const override;
+  [[nodiscard]] FabricTotals totals() const override;
+  [[nodiscard]] uint64_t fingerprint() const override;
+
+  uint32_t open(const HostedCall& call) override;
+  void arrive(uint32_t call, uint32_t member, Time at) override;
+  void take_done(std::vector<Done>& out) override;
+  [[nodiscard]] Tally tally(uint32_t call) const override;
+
+  [[nodiscard]] FastPathStats stats() const;
+
+ private:
+  static constexpr uint32_t kNone = 0xffffffffU;
+
+  struct GlobalQp {
+    QpIdentity id;
+    uint32_t first_port = 0, ports = 0;  // in qp_ports_: forward, then reverse
+    uint32_t memory = kNone;             // in memories_; kNone: plain
+    int64_t posted = 0;
+    uint64_t dice_object = 0;
+    uint32_t domain = kNone, label = 0;
+  };
+  /// What a domain is told. Inputs of one round come together: nothing happens between them.
+  struct Input {
+    enum class Kind : uint8_t { transfer, open, arrive };
+    int64_t at = 0;
+    uint64_t serial = 0, round = 0;
+    bool before = false;  // before what the domain does at that instant
+    Kind kind = Kind::transfer;
+    uint32_t id = 0;  // transfer or call
+    uint32_t member = 0;
+  };
+  struct Pool {
+    uint32_t node = 0;
+    int64_t peak = 0, room = INT64_MAX;
+  };
+  struct Domain {
+    bool used = false;
+    int64_t start = 0;
+    std::vector<Input> inputs;
+    std::vector<Hash128> hashes;  // after each of them
+    std::vector<uint32_t> links;  // by label; ports are 2 label and 2 label + 1
+    std::vector<uint32_t> link_orders, qp_ranks;  // sorted
+    std::unordered_map<uint32_t, uint32_t> nodes;
+    std::vector<uint32_t> switches;
+    std::vector<uint32_t> qps, transfers, calls;  // by label
+    std::vector<Pool> pools;
+
+    enum class Mode : uint8_t { pending, leader, follower } mode = Mode::pending;
+    std::unique_ptr<DomainRun> run;
+    std::shared_ptr<Episode> episode;
+    size_t pos = 0;           // entries of the log that are behind it
+    uint64_t outputs = 0;     // committed
+    bool recorded = false;    // leader: its log is kept up
+    bool waiting = false;     // follower: for the log to grow
+    uint64_t skip = 0;        // leader: outputs that were committed before it was simulated
+    uint64_t events_seen = 0;
+    int64_t again_until = 0;  // what it executes up to then has been known before
+    // Leader: what it has done and nobody knows yet.
+    std::vector<DomainOutput> ready;
+    bool ended = false;
+    int64_t ready_at = 0;
+    uint32_t version = 0;  // of its entry in the heap
+  };
+  struct Call {
+    HostedCall info;
+    const CallPlan* plan = nullptr;
+    const std::vector<uint32_t>* qps = nullptr;
+    std::vector<uint8_t> here;
+    std::vector<uint32_t> order;  // members, as they came
+    bool begun = false;
+    uint32_t domain = kNone, label = 0;
+    Tally tally;
+  };
+
+  // Registry.
+  Routing& routing() override { return routing_; }
+  uint32_t link_order(uint32_t link) override;
+  PortMemory port_memory(uint32_t port) override;
+
+  uint32_t queue_pair(uint32_t src, uint32_t dst, uint32_t channel, uint8_t cls, uint8_t part);
+  void queue_pairs(const Transfer& t, std::vector<uint32_t>& out);
+  [[nodiscard]] QpMemory memory(const GlobalQp& q) const;
+
+  // Inputs.
+  void input(const Input& in, const std::vector<uint32_t>& qps);
+  uint32_t domain_for(const std::vector<uint32_t>& qps, int64_t at);
+  uint32_t new_domain(int64_t at);
+  void add(uint32_t domain, const Input& in);
+  void claim(Domain& d, uint32_t domain, uint32_t qp, int64_t at);
+  void claim_link(Domain& d, uint32_t domain, uint32_t link);
+  void node_into_hash(Domain& d, uint32_t node);
+  uint64_t node_digest(uint32_t node);
+  void feed(Domain& d, const Input& in);
+  uint32_t merge(const std::vector<uint32_t>& domains);
+  void release(uint32_t domain);
+
+  // Going on.
+  void assign(uint32_t domain);
+  bool follow(uint32_t domain);
+  void lead(uint32_t domain);
+  void run_leader(uint32_t domain, int64_t horizon);
+  void log(Domain& d, const std::vector<DomainOutput>& outputs);
+  void wake_followers(Episode& e);
+  void schedule(uint32_t domain);
+  [[nodiscard]] int64_t leader_time(const Domain& d) const;
+  void commit(uint32_t domain, int64_t at, std::vector<Completion>& out);
+  void end(uint32_t domain);
+  void finish_episode(Domain& d);
+  void apply_episode(Domain& d, const Episode& e, int64_t end, bool followed);
+  void stop_recording(uint32_t domain);
+  void update_pools(uint32_t domain);
+  void set_pools(Domain& d, const std::vector<PoolUse>& uses);
+  [[nodiscard]] bool pools_fit(uint32_t node) const;
+  bool settle_pools();
+
+  const Topology& topology_;
+  const PacketConfig config_;
+  const FastPathOptions options_;
+  Routing routing_;
+  CallPlanBook plans_;
+  EpisodeStore store_;
+
+  int64_t now_ = 0;
+  uint64_t serial_ = 0, round_ = 0;
+
+  std::vector<uint32_t> link_order_, link_domain_, link_label_;
+  uint32_t links_used_ = 0;
+  std::vector<uint32_t> links_in_order_;
+  std::vector<PortTally> tallies_;
+  std::vector<PortMemory> port_memories_;
+
+  std::vector<GlobalQp> qps_;
+  std::vector<uint32_t> qp_ports_;
+  std::vector<QpMemory> memories_;
+  std::vector<uint32_t> free_memories_;
+  struct QpKey {
+    uint32_t src, dst, channel, part;
+    bool operator==(const QpKey&) const = default;
+  };
+  struct QpKeyHash {
+    size_t operator()(const QpKey& k) const {
+      return ((static_cast<size_t>(k.src) << 32 ^ k.dst) * 0x9e3779b97f4a7c15ULL + k.channel) *
+                 0x9e3779b97f4a7c15ULL +
+             k.part;
+    }
+  };
+  std::unordered_map<QpKey, uint32_t, QpKeyHash> qp_index_;
+  std::unordered_map<uint64_t, uint32_t> pair_count_;
+  struct PlanQps {
+    const CallPlan* plan;
+    std::vector<uint32_t> qps;
+  };
+  std::unordered_map<uint64_t, std::vector<std::unique_ptr<PlanQps>>> plan_qps_;
+
+  std::vector<Transfer> transfers_;
+  mutable std::vector<TransferRecord> records_;
+  size_t transfers_open_ = 0;
+  std::vector<Call> calls_;
+  std::vector<Done> done_;
+
+  std::vector<Domain> domains_;
+  std::vector<uint32_t> free_domains_;
+  std::vector<uint32_t> pending_, leaders_;
+  size_t domains_active_ = 0;
+  struct Due {
+    int64_t at;
+    uint32_t domain, version;
+    bool operator>(const Due& o) const { return at != o.at ? at > o.at : domain > o.domain; }
+  };
+  std::priority_queue<Due, std::vector<Due>, std::greater<>> followers_;
+  struct Future {
+    int64_t at;
+    uint64_t serial;
+    uint32_t transfer;
+    bool operator>(const Future& o) const { return at != o.at ? at > o.at : serial > o.serial; }
+  };
+  std::priority_queue<Future, std::vector<Future>, std::greater<>> future_;
+  std::unordered_map<uint32_t, std::vector<uint32_t>> switch_users_;
+  std::vector<uint32_t> crowded_;  // switches whose users have to be looked at
+  std::unordered_set<Hash128, Hash128Hash> dicey_;
+  std::unordered_map<uint32_t, uint64_t> node_digests_;
+
+  FabricTotals totals_;  // of ended domains; transmissions and bytes are those of tallies_
+  uint64_t fingerprint_ = 0;
+  FastPathStats stats_;
+  std::vector<uint32_t> scratch_qps_, scratch_domains_, scratch_path_;
+  std::vector<DomainOutput> scratch_outputs_;
+  mutable std::vector<Tally> oracle_tallies_;
+};
+
+}  // namespace trainyard

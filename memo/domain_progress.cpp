@@ -1,0 +1,743 @@
+// SPDX-License-Identifier: MIT
+// What goes on in the domains: who is simulated, who follows, what is told when.
+#include <algorithm>
+
+#include "memo/domain_fabric.h"
+#include "network/packet/domain_dice.h"
+#include "sim/dice.h"
+#include "sim/errors.h"
+
+namespace trainyard {
+namespace {
+
+constexpr int64_t kNever = INT64_MAX;
+constexpr int64_t kPast = INT64_MIN / 2;
+
+int64_t ps_of(Time t) { return t == Time::infinity() ? kNever : t.ps(); }
+
+void add_totals(FabricTotals& a, const FabricTotals& b) {
+  a.data_packets += b.data_packets;
+  a.ack_packets += b.ack_packets;
+  a.cnp_packets += b.cnp_packets;
+  a.pfc_frames += b.pfc_frames;
+  a.ecn_marks += b.ecn_marks;
+  a.pfc_pauses += b.pfc_pauses;
+  a.pfc_resumes += b.pfc_resumes;
+  a.drops += b.drops;
+  a.retransmitted += b.retransmitted;
+  a.timeouts += b.timeouts;
+  a.nacks += b.nacks;
+  a.payload_bytes += b.payload_bytes;
+  a.rate_changes += b.rate_changes;
+  a.out_of_order += b.out_of_order;
+  a.pfc_refreshes += b.pfc_refreshes;
+  a.watchdog_events += b.watchdog_events;
+  a.reroutes += b.reroutes;
+  a.cyclic_waits += b.cyclic_waits;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- leaders and followers
+
+/// Finds out how a domain with new inputs goes on: everything up to now is done, nothing more will
+/// be told it at this instant.
+void DomainFabric::assign(uint32_t domain) {
+  if (options_.partition && options_.memo && follow(domain)) return;
+  lead(domain);
+}
+
+bool DomainFabric::follow(uint32_t domain) {
+  Domain& d = domains_[domain];
+  const auto* candidates = store_.find(d.hashes.back());
+  if (candidates == nullptr) return false;
+  const size_t pos = d.inputs.size() + d.outputs;
+  for (auto it = candidates->rbegin(); it != candidates->rend(); ++it) {
+    const std::shared_ptr<Episode> e = it->lock();
+    if (!e) continue;
+    if (pos > e->log.size() || (pos == e->log.size() && !e->open)) continue;
+    if (pos < e->log.size() && e->log[pos].kind == Episode::Kind::input &&
+        d.start + e->log[pos].time_ps <= now_) {
+      continue;  // its next input did not come here
+    }
+    if (e->open && domains_[e->followers.front()].start > d.start) continue;
+    d.mode = Domain::Mode::follower;
+    d.episode = e;
+    d.pos = pos;
+    if (e->open) e->followers.push_back(domain);
+    store_.used(e);
+    set_pools(d, e->pools);
+    schedule(domain);
+    return true;
+  }
+  return false;
+}
+
+void DomainFabric::lead(uint32_t domain) {
+  {
+    Domain& d = domains_[domain];
+    d.mode = Domain::Mode::leader;
+    d.recorded = options_.partition && options_.memo && !dicey_.contains(d.hashes.back());
+    if (now_ > d.start && d.again_until == 0) {
+      d.again_until = now_;
+      ++stats_.materialised;
+    }
+    d.skip = d.outputs;
+    d.events_seen = 0;
+    DomainRegistry& registry = *this;
+    d.run = std::make_unique<DomainRun>(topology_, config_, registry);
+    d.episode = nullptr;
+    if (d.recorded) {
+      d.episode = std::make_shared<Episode>();
+      d.episode->followers.push_back(domain);  // the leader itself, first
+      d.run->domain().record_trace(&d.episode->trace);
+    }
+    leaders_.push_back(domain);
+  }
+  const std::vector<Input> inputs = domains_[domain].inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Domain& d = domains_[domain];
+    const Input& in = inputs[i];
+    if (i == 0 || in.round != inputs[i - 1].round || in.before) {
+      const int64_t limit = in.before ? in.at - 1 : in.at;
+      while (ps_of(d.run->next_event()) <= limit) {
+        run_leader(domain, limit);
+        TRAINYARD_ASSERT(d.ready.empty() && !d.ended);
+      }
+    }
+    feed(d, in);
+    if (!d.recorded) continue;
+    d.episode->log.push_back(
+        {in.at - d.start, static_cast<uint32_t>(i), 0, Episode::Kind::input});
+    d.episode->hashes.push_back(d.hashes[i]);
+    store_.index(d.episode);
+  }
+  Domain& d = domains_[domain];
+  for (uint32_t label = 0; label < d.links.size(); ++label) {
+    TRAINYARD_ASSERT(d.run->domain().global_port(2 * label) == 2 * d.links[label]);
+  }
+  while (d.skip > 0) run_leader(domain, now_);
+}
+
+int64_t DomainFabric::leader_time(const Domain& d) const {
+  if (!d.ready.empty() || d.ended) return d.ready_at;
+  return ps_of(d.run->next_event());
+}
+
+/// Simulates a leader up to `horizon`, or to its next output or end.
+void DomainFabric::run_leader(uint32_t domain, int64_t horizon) {
+  Domain& d = domains_[domain];
+  scratch_outputs_.clear();
+  const bool again = ps_of(d.run->next_event()) <= d.again_until;
+  const Time limit = horizon == kNever ? Time::infinity() : Time::ps(horizon);
+  const Time reached = d.run->advance(limit, scratch_outputs_);
+  const uint64_t events = d.run->domain().events();
+  stats_.events += events - d.events_seen;
+  if (again) stats_.events_again += events - d.events_seen;
+  d.events_seen = events;
+  if (d.recorded && d.run->domain().drew_dice()) stop_recording(domain);
+  if (options_.partition && d.run->domain().take_pool_changed()) update_pools(domain);
+  if (d.recorded) log(d, scratch_outputs_);
+  if (!scratch_outputs_.empty()) {
+    if (d.skip > 0) {
+      TRAINYARD_ASSERT(d.skip >= scratch_outputs_.size());
+      d.skip -= scratch_outputs_.size();
+    } else {
+      d.ready = scratch_outputs_;
+      d.ready_at = reached.ps();
+    }
+  }
+  if (options_.partition && d.run->idle() && d.skip == 0) {
+    d.ended = true;
+    d.ready_at = reached.ps();
+    finish_episode(d);
+    if (d.recorded) {
+      d.episode->log.push_back({reached.ps() - d.start, 0, 0, Episode::Kind::end});
+      d.episode->open = false;
+      store_.keep(d.episode);
+      ++stats_.episodes;
+    }
+  }
+  if (d.recorded) wake_followers(*d.episode);
+}
+
+void DomainFabric::log(Domain& d, const std::vector<DomainOutput>& outputs) {
+  for (const DomainOutput& o : outputs) {
+    const auto kind = o.what == DomainOutput::What::delivered      ? Episode::Kind::delivered
+                      : o.what == DomainOutput::What::acknowledged ? Episode::Kind::acknowledged
+                                                                   : Episode::Kind::done;
+    d.episode->log.push_back({o.at.ps() - d.start, o.label, o.member, kind});
+  }
+}
+
+/// Draws decided something: what comes from now on holds for this domain only.
+void DomainFabric::stop_recording(uint32_t domain) {
+  Domain& d = domains_[domain];
+  // Whoever begins like this need not be written down.
+  for (const Hash128& h : d.hashes) dicey_.insert(h);
+  ++stats_.dice_domains;
+  d.run->domain().record_trace(nullptr);
+  const std::shared_ptr<Episode> e = d.episode;
+  d.recorded = false;
+  d.episode = nullptr;
+  e->open = false;
+  wake_followers(*e);
+}
+
+/// The log has grown or will grow no more.
+void DomainFabric::wake_followers(Episode& e) {
+  if (e.followers.size() <= 1) return;
+  const std::vector<uint32_t> followers(e.followers.begin() + 1, e.followers.end());
+  e.followers.resize(1);
+  for (const uint32_t f : followers) {
+    Domain& d = domains_[f];
+    if (!d.used || d.mode != Domain::Mode::follower || d.episode.get() != &e) continue;
+    if (e.open) e.followers.push_back(f);
+    if (d.waiting) schedule(f);
+  }
+}
+
+/// When a follower is due next. A domain that has come to the end of a log waits for its leader, or
+/// has to find another way.
+void DomainFabric::schedule(uint32_t domain) {
+  Domain& d = domains_[domain];
+  ++d.version;
+  const Episode& e = *d.episode;
+  d.waiting = d.pos == e.log.size() && e.open;
+  if (d.pos < e.log.size()) {
+    followers_.push({d.start + e.log[d.pos].time_ps, domain, d.version});
+  } else if (!e.open) {
+    d.mode = Domain::Mode::pending;
+    pending_.push_back(domain);
+  }
+}
+
+// ---------------------------------------------------------------- buffers
+
+void DomainFabric::update_pools(uint32_t domain) {
+  Domain& d = domains_[domain];
+  if (d.switches.empty()) return;
+  std::vector<PoolUse> uses;
+  d.run->domain().pool_use(uses);
+  set_pools(d, uses);
+  if (!d.recorded) return;
+  d.episode->pools = uses;
+  for (size_t i = 1; i < d.episode->followers.size(); ++i) {
+    Domain& f = domains_[d.episode->followers[i]];
+    if (f.used && f.mode == Domain::Mode::follower && f.episode == d.episode) set_pools(f, uses);
+  }
+}
+
+void DomainFabric::set_pools(Domain& d, const std::vector<PoolUse>& uses) {
+  d.pools.clear();
+  for (const PoolUse& u : uses) {
+    const uint32_t node = topology_.to(2 * d.links[u.port / 2] + (u.port & 1U));
+    d.pools.push_back({node, u.peak, u.room});
+    const auto users = switch_users_.find(node);
+    if (users != switch_users_.end() && users->second.size() > 1) crowded_.push_back(node);
+  }
+}
+
+bool DomainFabric::pools_fit(uint32_t node) const {
+  const auto users = switch_users_.find(node);
+  if (users == switch_users_.end() || users->second.size() < 2) return true;
+  int64_t sum = 0;
+  int64_t room = INT64_MAX;
+  size_t active = 0;
+  for (const uint32_t u : users->second) {
+    for (const Pool& p : domains_[u].pools) {
+      if (p.node != node) continue;
+      sum += p.peak;
+      if (p.peak > 0) ++active;
+      room = std::min(room, p.room);
+    }
+  }
+  if (active == 1 && room < 0) {
+    // The only one that uses the buffer may do what it likes.
+    return true;
+  }
+  return sum <= room;
+}
+
+/// @returns true when domains have been merged.
+bool DomainFabric::settle_pools() {
+  bool merged = false;
+  while (!crowded_.empty()) {
+    const uint32_t node = crowded_.back();
+    crowded_.pop_back();
+    if (pools_fit(node)) continue;
+    const std::vector<uint32_t> users = switch_users_[node];
+    stats_.pool_merges += users.size() - 1;
+    merge(users);
+    merged = true;
+  }
+  return merged;
+}
+
+// ---------------------------------------------------------------- time
+
+Time DomainFabric::next_event() const {
+  int64_t next = kNever;
+  if (!pending_.empty()) next = now_;
+  if (!future_.empty()) next = std::min(next, future_.top().at);
+  auto* self = const_cast<DomainFabric*>(this);
+  while (!self->followers_.empty()) {
+    const Due& due = self->followers_.top();
+    if (domains_[due.domain].version == due.version) {
+      next = std::min(next, due.at);
+      break;
+    }
+    self->followers_.pop();
+  }
+  for (const uint32_t l : leaders_) next = std::min(next, leader_time(domains_[l]));
+  return next == kNever ? Time::infinity() : Time::ps(std::max(next, now_));
+}
+
+Time DomainFabric::advance(Time limit_time, std::vector<Completion>& out) {
+  const int64_t limit = ps_of(limit_time);
+  if (limit <= now_) return Time::ps(now_);
+  ++round_;
+  const size_t before = out.size();
+  std::vector<uint32_t> due;
+  for (;;) {
+    while (!pending_.empty()) {
+      const uint32_t d = pending_.back();
+      pending_.pop_back();
+      assign(d);
+    }
+    if (!crowded_.empty() && settle_pools()) continue;
+    // The earliest of all, and for the earliest leader the earliest of the others.
+    while (!followers_.empty() &&
+           domains_[followers_.top().domain].version != followers_.top().version) {
+      followers_.pop();
+    }
+    const int64_t future = future_.empty() ? kNever : future_.top().at;
+    const int64_t follower = followers_.empty() ? kNever : followers_.top().at;
+    int64_t first = kNever;
+    int64_t second = kNever;
+    uint32_t leader = kNone;
+    bool leader_ready = false;
+    for (const uint32_t l : leaders_) {
+      const Domain& d = domains_[l];
+      const bool ready = !d.ready.empty() || d.ended;
+      const int64_t t = leader_time(d);
+      if (t < first || (t == first && leader_ready && !ready)) {
+        second = first;
+        first = t;
+        leader = l;
+        leader_ready = ready;
+      } else {
+        second = std::min(second, t);
+      }
+    }
+    const int64_t next = std::min({future, follower, first});
+    if (next > limit || next == kNever) {
+      if (limit != kNever) now_ = limit;
+      return Time::ps(now_);
+    }
+    if (future == next) {
+      const uint32_t id = future_.top().transfer;
+      future_.pop();
+      scratch_qps_.clear();
+      queue_pairs(transfers_[id], scratch_qps_);
+      const uint32_t d = domain_for(scratch_qps_, next);
+      const Domain& domain = domains_[d];
+      // Only a domain that does something at this instant can tell before from after.
+      bool busy = false;
+      if (domain.mode == Domain::Mode::leader) busy = leader_time(domain) <= next;
+      if (domain.mode == Domain::Mode::follower) {
+        busy = domain.pos < domain.episode->log.size() &&
+               domain.start + domain.episode->log[domain.pos].time_ps <= next;
+      }
+      now_ = std::max(now_, busy ? next - 1 : next);
+      add(d, {next, serial_++, busy ? ++round_ : round_, busy, Input::Kind::transfer, id, 0});
+      continue;
+    }
+    if (first == next && !leader_ready) {
+      int64_t horizon = std::min({limit, follower, second});
+      if (future != kNever) horizon = std::min(horizon, future - 1);
+      run_leader(leader, std::max(horizon, next));
+      continue;
+    }
+    // Everything has been simulated through `next`: what happened at it is told.
+    due.clear();
+    for (const uint32_t l : leaders_) {
+      if (leader_time(domains_[l]) == next) due.push_back(l);
+    }
+    std::vector<uint32_t> unfed;
+    while (!followers_.empty() && followers_.top().at == next) {
+      const Due entry = followers_.top();
+      followers_.pop();
+      const Domain& d = domains_[entry.domain];
+      if (d.version != entry.version) continue;
+      if (d.episode->log[d.pos].kind == Episode::Kind::input)
+        unfed.push_back(entry.domain);
+      else
+        due.push_back(entry.domain);
+    }
+    std::sort(due.begin(), due.end());
+    now_ = std::max(now_, next);
+    for (const uint32_t d : due) commit(d, next, out);
+    const bool told = out.size() != before || !done_.empty();
+    if (told || next == limit) {
+      for (const uint32_t f : unfed) schedule(f);
+    } else {
+      // Nothing is left that could lead to the input they wait for.
+      for (const uint32_t f : unfed) {
+        domains_[f].mode = Domain::Mode::pending;
+        ++domains_[f].version;
+        pending_.push_back(f);
+      }
+    }
+    if (told) {
+      std::sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
+                [](const Completion& a, const Completion& b) {
+                  return a.id != b.id ? a.id < b.id : a.what < b.what;
+                });
+      std::sort(done_.begin(), done_.end(), [](const Done& a, const Done& b) {
+        return a.call != b.call ? a.call < b.call : a.member < b.member;
+      });
+      return Time::ps(now_);
+    }
+    if (due.empty() && next == limit) return Time::ps(now_);
+  }
+}
+
+/// Tells what a domain does at this instant.
+void DomainFabric::commit(uint32_t domain, int64_t at, std::vector<Completion>& out) {
+  Domain& d = domains_[domain];
+  const auto tell = [&](DomainOutput::What what, uint32_t label, uint32_t member) {
+    ++d.outputs;
+    if (what == DomainOutput::What::done) {
+      done_.push_back({d.calls[label], member});
+      return;
+    }
+    const uint32_t id = d.transfers[label];
+    if (what == DomainOutput::What::delivered) {
+      records_[id].delivered = Time::ps(at);
+    } else {
+      records_[id].acknowledged = Time::ps(at);
+      --transfers_open_;
+    }
+    out.push_back({Time::ps(at), id,
+                   what == DomainOutput::What::delivered ? Completion::What::delivered
+                                                         : Completion::What::acknowledged});
+  };
+  if (d.mode == Domain::Mode::leader) {
+    for (const DomainOutput& o : d.ready) tell(o.what, o.label, o.member);
+    d.ready.clear();
+    if (d.ended) end(domain);
+    return;
+  }
+  const std::shared_ptr<Episode> e = d.episode;
+  while (d.pos < e->log.size() && d.start + e->log[d.pos].time_ps == at) {
+    const Episode::Entry& entry = e->log[d.pos];
+    switch (entry.kind) {
+      case Episode::Kind::input:
+        schedule(domain);
+        return;
+      case Episode::Kind::end:
+        end(domain);
+        return;
+      case Episode::Kind::delivered:
+        tell(DomainOutput::What::delivered, entry.label, 0);
+        break;
+      case Episode::Kind::acknowledged:
+        tell(DomainOutput::What::acknowledged, entry.label, 0);
+        break;
+      case Episode::Kind::done:
+        tell(DomainOutput::What::done, entry.label, entry.member);
+        break;
+    }
+    ++d.pos;
+  }
+  schedule(domain);
+}
+
+// ---------------------------------------------------------------- ends
+
+/// Writes down what the domain leaves behind, relative to its start and end.
+void DomainFabric::finish_episode(Domain& d) {
+  if (!d.episode) d.episode = std::make_shared<Episode>();
+  Episode& e = *d.episode;
+  PacketDomain& p = d.run->domain();
+  p.check_conservation();
+  const int64_t end = d.ready_at;
+  e.qps.clear();
+  for (uint32_t label = 0; label < d.qps.size(); ++label) {
+    Episode::Residue r;
+    QpMemory m = p.memory_of(label);
+    r.posted = m.posted - qps_[d.qps[label]].posted;
+    // What can no longer make a difference is forgotten, so that what is alike looks alike.
+    m.posted = 0;
+    m.next_send = m.next_send <= end ? kPast : m.next_send - end;
+    m.last_sent = config_.paths == PathChoice::flowlet ? m.last_sent - end : kPast;
+    if (config_.paths != PathChoice::spray) m.sent_packets = 0;
+    const bool recent = config_.cnp_packets && end - m.last_cnp < config_.cnp_interval_ps;
+    m.last_cnp = recent ? m.last_cnp - end : kPast;
+    m.last_nack = kPast;
+    m.last_nack_seq = -1;
+    r.plain = m.next_send == kPast && m.last_sent == kPast && m.sent_packets == 0 && !recent &&
+              m.since_ack == 0 && !m.notify && !m.dcqcn.active() && !m.increase_running;
+    m.increase_next -= end;
+    m.dcqcn.shift(-end);
+    r.memory = m;
+    e.qps.push_back(r);
+  }
+  e.port_memory.clear();
+  e.ports.clear();
+  for (uint32_t port = 0; port < p.port_count(); ++port) {
+    PortMemory m = p.memory_of_port(port);
+    const PortTally t = p.tally(port);
+    if (t.payload > 0 && m.last_served != PortMemory::kNobody) {
+      const auto it = std::lower_bound(d.qp_ranks.begin(), d.qp_ranks.end(), m.last_served);
+      TRAINYARD_ASSERT(it != d.qp_ranks.end() && *it == m.last_served);
+      m.last_served = qps_[m.last_served].label;  // ranks are indices
+    } else {
+      m.last_served = PortMemory::kNobody;
+    }
+    e.port_memory.push_back(m);
+    e.ports.push_back(t);
+    e.transmissions += t.packets;
+  }
+  for (TraceEntry& t : e.trace) t.time_ps -= d.start;
+  e.transfers.clear();
+  for (uint32_t label = 0; label < d.transfers.size(); ++label) {
+    TransferRecord r = d.run->record(label);
+    r.start = r.start - Time::ps(d.start);
+    r.delivered = r.delivered - Time::ps(d.start);
+    r.acknowledged = r.acknowledged - Time::ps(d.start);
+    e.transfers.push_back(r);
+  }
+  e.calls = d.run->tallies();
+  e.totals = p.totals();
+  std::vector<PoolUse> uses;
+  p.pool_use(uses);
+  e.pools = uses;
+}
+
+void DomainFabric::end(uint32_t domain) {
+  Domain& d = domains_[domain];
+  const bool followed = d.mode == Domain::Mode::follower;
+  apply_episode(d, *d.episode, now_, followed);
+  if (!followed) fingerprint_ += d.run->domain().fingerprint();
+  release(domain);
+}
+
+void DomainFabric::apply_episode(Domain& d, const Episode& e, int64_t end, bool followed) {
+  ++stats_.domains;
+  stats_.largest_domain = std::max<uint64_t>(stats_.largest_domain, d.links.size());
+  if (followed) {
+    ++stats_.followed;
+    stats_.bytes_followed += e.totals.payload_bytes;
+    stats_.transmissions_followed += e.transmissions;
+    for (const TraceEntry& t : e.trace) {
+      const auto now = static_cast<uint64_t>(d.start + t.time_ps);
+      const auto port = [&](uint32_t local) {
+        return static_cast<uint64_t>(2 * d.links[local / 2] + (local & 1U));
+      };
+      uint64_t a = 0;
+      auto b = static_cast<uint64_t>(t.value);
+      switch (t.what) {
+        case kTraceDelivered:
+        case kTraceAcked: {
+          const GlobalQp& q = qps_[d.qps[t.object]];
+          a = q.dice_object;
+          b = static_cast<uint64_t>(q.posted + t.value);
+          break;
+        }
+        case kTraceRate:
+          a = qps_[d.qps[t.object]].dice_object;
+          break;
+        case kTracePause:
+          a = port(t.object);
+          break;
+        default:  // kTraceDrop
+          a = port(t.object);
+          b = qps_[d.qps[static_cast<size_t>(t.value)]].dice_object;
+      }
+      fingerprint_ += dice(now, t.what, a, b);
+    }
+  } else {
+    stats_.bytes_simulated += e.totals.payload_bytes;
+    stats_.transmissions_simulated += e.transmissions;
+  }
+  for (uint32_t label = 0; label < d.qps.size(); ++label) {
+    GlobalQp& q = qps_[d.qps[label]];
+    const Episode::Residue& r = e.qps[label];
+    q.posted += r.posted;
+    if (r.plain) {
+      if (q.memory != kNone) free_memories_.push_back(q.memory);
+      q.memory = kNone;
+      continue;
+    }
+    if (q.memory == kNone) {
+      if (free_memories_.empty()) {
+        q.memory = static_cast<uint32_t>(memories_.size());
+        memories_.emplace_back();
+      } else {
+        q.memory = free_memories_.back();
+        free_memories_.pop_back();
+      }
+    }
+    QpMemory m = r.memory;
+    m.used = q.posted > 0;
+    m.posted = q.posted;
+    for (int64_t* t : {&m.next_send, &m.last_sent, &m.last_cnp}) {
+      if (*t != kPast) *t += end;
+    }
+    m.increase_next += end;
+    m.dcqcn.shift(end);
+    memories_[q.memory] = m;
+  }
+  for (uint32_t label = 0; label < d.links.size(); ++label) {
+    for (uint32_t dir = 0; dir < 2; ++dir) {
+      const uint32_t local = 2 * label + dir;
+      const uint32_t port = 2 * d.links[label] + dir;
+      PortMemory m = e.port_memory[local];
+      m.last_served = m.last_served == PortMemory::kNobody ? port_memories_[port].last_served
+                                                           : qps_[d.qps[m.last_served]].id.rank;
+      port_memories_[port] = m;
+      tallies_[port].add(e.ports[local]);
+    }
+  }
+  for (uint32_t label = 0; label < d.transfers.size(); ++label) {
+    TransferRecord& r = records_[d.transfers[label]];
+    const TransferRecord& from = e.transfers[label];
+    r.packets = from.packets;
+    r.retransmitted = from.retransmitted;
+    r.transmissions = from.transmissions;
+    r.hops = from.hops;
+    r.cnps = from.cnps;
+  }
+  for (uint32_t label = 0; label < d.calls.size(); ++label) {
+    calls_[d.calls[label]].tally = e.calls[label];
+    calls_[d.calls[label]].here = {};
+    calls_[d.calls[label]].order = {};
+  }
+  add_totals(totals_, e.totals);
+}
+
+// ---------------------------------------------------------------- results
+
+size_t DomainFabric::outstanding() const {
+  if (options_.partition || domains_.empty()) return transfers_open_ + domains_active_;
+  const Domain& d = domains_.front();
+  return transfers_open_ + (d.run != nullptr && d.run->quiet() ? 0 : 1);
+}
+
+std::string DomainFabric::describe_stall() const {
+  for (const uint32_t l : leaders_) {
+    if (domains_[l].run->domain().outstanding() > 0) return domains_[l].run->domain().describe_stall();
+  }
+  return "nothing is outstanding";
+}
+
+void DomainFabric::check_conservation() const {
+  // Every domain has been checked at its end.
+  for (const uint32_t l : leaders_) domains_[l].run->domain().check_conservation();
+  if (transfers_open_ > 0) return;
+  int64_t asked = 0;
+  for (const Transfer& t : transfers_) asked += t.size.count();
+  for (const Call& c : calls_) asked += c.plan->payload * (c.begun ? 1 : 0);
+  const int64_t delivered = totals().payload_bytes;
+  const bool grants = std::any_of(calls_.begin(), calls_.end(),
+                                  [](const Call& c) { return c.tally.cts_count > 0; });
+  if (!grants && delivered != asked) {
+    throw SimulationError("conservation broken: bytes asked for and delivered: " +
+                          std::to_string(asked) + " against " + std::to_string(delivered) +
+                          "; please report this scenario");
+  }
+}
+
+CollectiveHost::Tally DomainFabric::tally(uint32_t call) const {
+  const Call& c = calls_[call];
+  // The one domain of an unpartitioned run never ends.
+  if (options_.partition || !c.begun) return c.tally;
+  if (oracle_tallies_.size() != domains_.front().calls.size()) {
+    oracle_tallies_ = domains_.front().run->tallies();
+  }
+  return oracle_tallies_[c.label];
+}
+
+const std::vector<TransferRecord>& DomainFabric::transfers() const {
+  if (!options_.partition && !domains_.empty()) {
+    const Domain& d = domains_.front();
+    for (uint32_t label = 0; d.run != nullptr && label < d.transfers.size(); ++label) {
+      records_[d.transfers[label]] = d.run->record(label);
+    }
+  }
+  return records_;
+}
+
+std::vector<LinkRecord> DomainFabric::links() const {
+  std::vector<PortTally> sums(2 * links_in_order_.size());
+  for (size_t i = 0; i < links_in_order_.size(); ++i) {
+    for (uint32_t dir = 0; dir < 2; ++dir) sums[2 * i + dir] = tallies_[2 * links_in_order_[i] + dir];
+  }
+  for (const uint32_t l : leaders_) {
+    const Domain& d = domains_[l];
+    for (uint32_t port = 0; port < d.run->domain().port_count(); ++port) {
+      const uint32_t global = d.run->domain().global_port(port);
+      sums[2 * link_order_[global / 2] + (global & 1U)].add(d.run->domain().tally(port));
+    }
+  }
+  std::vector<LinkRecord> out;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const uint32_t port = 2 * links_in_order_[i / 2] + static_cast<uint32_t>(i & 1U);
+    const PortTally& t = sums[i];
+    LinkRecord r;
+    r.from_node = topology_.from(port);
+    r.to_node = topology_.to(port);
+    r.from = topology_.nodes()[r.from_node].name;
+    r.to = topology_.nodes()[r.to_node].name;
+    r.tier = topology_.tier(port);
+    r.rate = topology_.link_of(port).rate;
+    r.packets = t.packets;
+    r.bytes = t.bytes;
+    r.data_bytes = t.payload;
+    r.ecn_marks = t.marked;
+    r.pauses_received = t.pauses;
+    r.paused = Time::ps(t.paused);
+    r.busy = Time::ps(t.busy);
+    r.peak_queue_bytes = t.peak;
+    r.drops = t.drops;
+    out.push_back(std::move(r));
+  }
+  return out;
+}
+
+FabricTotals DomainFabric::totals() const {
+  FabricTotals t = totals_;
+  t.transmissions = 0;
+  t.wire_bytes = 0;
+  t.events = stats_.events;
+  for (const uint32_t link : links_in_order_) {
+    for (uint32_t dir = 0; dir < 2; ++dir) {
+      t.transmissions += tallies_[2 * link + dir].packets;
+      t.wire_bytes += tallies_[2 * link + dir].bytes;
+    }
+  }
+  for (const uint32_t l : leaders_) {
+    const FabricTotals own = domains_[l].run->domain().totals();
+    add_totals(t, own);
+    t.transmissions += own.transmissions;
+    t.wire_bytes += own.wire_bytes;
+  }
+  return t;
+}
+
+uint64_t DomainFabric::fingerprint() const {
+  uint64_t sum = fingerprint_;
+  for (const uint32_t l : leaders_) sum += domains_[l].run->domain().fingerprint();
+  return sum;
+}
+
+FastPathStats DomainFabric::stats() const {
+  FastPathStats s = stats_;
+  s.evicted = store_.evicted();
+  s.memo_bytes = store_.bytes();
+  return s;
+}
+
+}  // namespace trainyard

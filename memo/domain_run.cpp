@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+#include "memo/domain_run.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace trainyard {
+
+DomainRun::DomainRun(const Topology& topology, const PacketConfig& config,
+                     DomainRegistry& registry)
+    : complete_at_receiver_(config.complete_at_receiver), domain_(topology, config, &registry) {}
+
+uint32_t DomainRun::start(const Transfer& transfer, Time at) {
+  const auto label = static_cast<uint32_t>(outer_.size());
+  const TransferId id = domain_.start(transfer, at);
+  TRAINYARD_ASSERT(id == flights_.size());
+  flights_.push_back({kOuter, label, {}});
+  outer_.push_back(id);
+  return label;
+}
+
+uint32_t DomainRun::open(const HostedCall& info) {
+  Call c;
+  c.info = info;
+  c.run = info.algorithm->begin(info.request);
+  c.left = static_cast<uint32_t>(info.request.members->size());
+  calls_.push_back(std::move(c));
+  ++calls_open_;
+  return static_cast<uint32_t>(calls_.size() - 1);
+}
+
+void DomainRun::arrive(uint32_t call, uint32_t member, Time at) {
+  sends_.clear();
+  done_.clear();
+  calls_[call].run->arrived(member, sends_, done_);
+  apply(call, at);
+}
+
+void DomainRun::apply(uint32_t index, Time at) {
+  Call& c = calls_[index];
+  const auto& members = *c.info.request.members;
+  for (const CollectiveSend& send : sends_) {
+    const Transfer t = hosted_transfer(c.info, send);
+    const TransferId id = domain_.start(t, at);
+    TRAINYARD_ASSERT(id == flights_.size());
+    flights_.push_back({index, 0, send});
+    if (send.clear_to_send) {
+      ++c.tally.cts_count;
+    } else {
+      ++c.tally.transfers;
+      c.tally.payload += send.bytes;
+    }
+  }
+  for (const uint32_t m : done_) {
+    TRAINYARD_ASSERT(c.left > 0 && m < members.size());
+    outputs_.push_back({at, DomainOutput::What::done, index, m});
+    if (--c.left == 0) {
+      --calls_open_;
+      c.run.reset();
+    }
+  }
+}
+
+Time DomainRun::advance(Time limit, std::vector<DomainOutput>& out) {
+  const auto hand_out = [&] {
+    std::sort(outputs_.begin(), outputs_.end(), [](const DomainOutput& a, const DomainOutput& b) {
+      return std::tie(a.what, a.label, a.member) < std::tie(b.what, b.label, b.member);
+    });
+    const Time at = outputs_.front().at;
+    out.insert(out.end(), outputs_.begin(), outputs_.end());
+    outputs_.clear();
+    return at;
+  };
+  if (!outputs_.empty()) return hand_out();
+  for (;;) {
+    completions_.clear();
+    const Time now = domain_.advance(limit, completions_);
+    if (completions_.empty()) return now;
+    for (const Completion& c : completions_) {
+      const Flight flight = flights_[c.id];
+      if (flight.call == kOuter) {
+        outputs_.push_back({now,
+                            c.what == Completion::What::delivered
+                                ? DomainOutput::What::delivered
+                                : DomainOutput::What::acknowledged,
+                            flight.label, 0});
+        continue;
+      }
+      if ((c.what == Completion::What::delivered) != complete_at_receiver_) continue;
+      sends_.clear();
+      done_.clear();
+      calls_[flight.call].run->delivered(flight.send, sends_, done_);
+      apply(flight.call, now);
+    }
+    if (!outputs_.empty()) return hand_out();
+    if (idle()) return now;
+  }
+}
+
+std::vector<CollectiveHost::Tally> DomainRun::tallies() {
+  std::vector<CollectiveHost::Tally> out;
+  for (const Call& c : calls_) out.push_back(c.tally);
+  const auto& records = domain_.transfers();
+  std::vector<std::vector<Time>> grants(calls_.size());
+  for (size_t id = 0; id < flights_.size(); ++id) {
+    const Flight& f = flights_[id];
+    if (f.call == kOuter) continue;
+    out[f.call].transmissions += records[id].transmissions;
+    if (f.send.clear_to_send) grants[f.call].push_back(records[id].delivered - records[id].start);
+  }
+  for (size_t i = 0; i < grants.size(); ++i) {
+    std::vector<Time>& times = grants[i];
+    if (times.empty()) continue;
+    std::sort(times.begin(), times.end());
+    const auto percentile = [&times](size_t p) { return times[(times.size() * p + 99) / 100 - 1]; };
+    out[i].cts_p50 = percentile(50);
+    out[i].cts_p90 = percentile(90);
+    out[i].cts_p99 = percentile(99);
+  }
+  return out;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+#include "workload/generator/generate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "sim/errors.h"
+#include "workload/generator/grid.h"
+#include "workload/generator/layer_work.h"
+#include "workload/generator/stage_builder.h"
+
+namespace trainyard {
+
+GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t seed) {
+  GeneratedJob out;
+  Job& job = out.job;
+  job.name = name;
+  if (t.model.experts > 0) {
+    MoeRoutingConfig config;
+    config.seed = seed;
+    config.experts = static_cast<uint32_t>(t.model.experts);
+    config.topk = static_cast<uint32_t>(t.model.topk);
+    config.layers = static_cast<uint32_t>(t.model.layers);
+    config.microbatches = static_cast<uint32_t>(t.microbatches);
+    config.tokens = t.sequence_tokens();
+    config.token_bytes = t.model.hidden * t.dispatch_bytes;
+    config.combine_bytes = t.model.hidden * t.activation_bytes;
+    config.sigma = t.expert_sigma;
+    config.source_sigma = t.source_sigma;
+    config.capacity = t.capacity;
+    out.routing = std::make_shared<MoeRouting>(config);
+    job.exchanges = out.routing;
+  }
+
+  const LayerWork work(t);
+  std::vector<StageProgram> stages;
+  for (int64_t stage = 0; stage < t.pp; ++stage) {
+    stages.push_back(StageBuilder(t, work, out.routing.get(), stage).build());
+  }
+  // Stages that do the same with the same slots share a graph, too.
+  for (size_t i = 1; i < stages.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (stages[i].groups == stages[j].groups && stages[i].peers == stages[j].peers &&
+          stages[i].graph->hash() == stages[j].graph->hash() &&
+          stages[i].graph->equals(*stages[j].graph)) {
+        stages[i].graph = stages[j].graph;
+        break;
+      }
+    }
+  }
+  std::map<const OpGraph*, int> distinct;
+  for (const StageProgram& s : stages) distinct[s.graph.get()] = 1;
+  out.rank_classes = distinct.size();
+
+  const Grid dense = dense_grid(t);
+  const Grid expert = expert_grid(t);
+  std::array<std::vector<std::pair<uint32_t, uint32_t>>, kGroupKinds> groups;
+  const auto add = [&](GroupKind kind, const Grid& grid, const std::vector<std::string>& along,
+                       const char* label) {
+    const bool used = std::any_of(stages.begin(), stages.end(), [&](const StageProgram& s) {
+      return std::find(s.groups.begin(), s.groups.end(), kind) != s.groups.end();
+    });
+    if (used) groups[static_cast<size_t>(kind)] = grid.add_groups(along, label, job);
+  };
+  const bool all_sharded = t.shard >= t.cp * t.dp;
+  add(GroupKind::tensor, dense, {"tp"}, "tp");
+  add(GroupKind::context, dense, {"cp"}, "cp");
+  add(GroupKind::expert, expert, {"ep"}, "ep");
+  add(GroupKind::expert_tensor, expert, {"tp"}, "etp");
+  add(GroupKind::data, dense, {"cp", "dps", "dpr"}, "dp");
+  add(GroupKind::shard, dense,
+      all_sharded ? std::vector<std::string>{"cp", "dps"} : std::vector<std::string>{"dps"},
+      "shard");
+  add(GroupKind::replica, dense, {"cp", "dpr"}, "replica");
+  add(GroupKind::expert_data, expert, {"dp"}, "edp");
+  if (t.pp > 1 && t.model.tied_embeddings) {
+    // The first and last stage only.
+    auto& of = groups[static_cast<size_t>(GroupKind::embedding)];
+    of.resize(static_cast<size_t>(t.ranks));
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < t.ranks; ++r) {
+      if (dense.coordinate(r, "pp") != 0) continue;
+      const uint32_t last = dense.moved(r, "pp", t.pp - 1);
+      of[r] = {static_cast<uint32_t>(job.groups.size()), 0};
+      of[last] = {static_cast<uint32_t>(job.groups.size()), 1};
+      job.groups.push_back({"embedding" + std::to_string(n++), {r, last}});
+    }
+  }
+
+  job.ranks.resize(static_cast<size_t>(t.ranks));
+  for (uint32_t r = 0; r < t.ranks; ++r) {
+    const int64_t stage = dense.coordinate(r, "pp");
+    const StageProgram& program = stages[static_cast<size_t>(stage)];
+    job.ranks[r].graph = program.graph;
+    RankBinding& binding = job.ranks[r].binding;
+    binding.groups.reserve(program.groups.size());
+    binding.positions.reserve(program.groups.size());
+    for (const GroupKind kind : program.groups) {
+      const auto& [group, position] = groups[static_cast<size_t>(kind)][r];
+      binding.groups.push_back(group);
+      binding.positions.push_back(position);
+    }
+    binding.peers.reserve(program.peers.size());
+    for (const PeerKind kind : program.peers) {
+      switch (kind) {
+        case PeerKind::previous_stage:
+          binding.peers.push_back(dense.moved(r, "pp", (stage + t.pp - 1) % t.pp));
+          break;
+        case PeerKind::next_stage:
+          binding.peers.push_back(dense.moved(r, "pp", (stage + 1) % t.pp));
+          break;
+        case PeerKind::previous_context: {
+          const int64_t c = dense.coordinate(r, "cp");
+          binding.peers.push_back(dense.moved(r, "cp", (c + t.cp - 1) % t.cp));
+          break;
+        }
+        case PeerKind::next_context: {
+          const int64_t c = dense.coordinate(r, "cp");
+          binding.peers.push_back(dense.moved(r, "cp", (c + 1) % t.cp));
+          break;
+        }
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace trainyard

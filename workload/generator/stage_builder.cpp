@@ -1,0 +1,720 @@
+// SPDX-License-Identifier: MIT
+#include "workload/generator/stage_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sim/errors.h"
+
+namespace trainyard {
+namespace {
+
+using Work = ScheduleSlot::Work;
+
+constexpr uint64_t kContextTag = uint64_t{1} << 40;
+
+int64_t share(int64_t whole, int64_t parts) {
+  return (whole + parts - 1) / parts;  // padded to equal shares
+}
+
+}  // namespace
+
+StageBuilder::StageBuilder(const Training& training, const LayerWork& work,
+                           const MoeRouting* routing, int64_t stage)
+    : t_(training),
+      w_(work),
+      routing_(routing),
+      stage_(stage),
+      graph_(std::make_shared<OpGraph>()),
+      backwards_(static_cast<size_t>(training.vpp)),
+      schedule_(make_schedule(
+          training.schedule, static_cast<uint32_t>(stage), static_cast<uint32_t>(training.pp),
+          static_cast<uint32_t>(training.microbatches), static_cast<uint32_t>(training.vpp))) {}
+
+StageProgram StageBuilder::build() {
+  compute_stream_ = stream("compute", StreamOrder::fifo, Dimension::none);
+  for (place_.step = 0; place_.step < t_.steps; ++place_.step) {
+    plan_gathers();
+    std::fill(backwards_.begin(), backwards_.end(), 0);
+    for (const ScheduleSlot& s : schedule_) {
+      place_.microbatch = s.microbatch;
+      switch (s.work) {
+        case Work::forward:
+          forward(s.chunk);
+          break;
+        case Work::backward:
+          backward(s.chunk, true, true);
+          break;
+        case Work::input:
+          backward(s.chunk, true, false);
+          break;
+        case Work::weight:
+          backward(s.chunk, false, true);
+          break;
+      }
+    }
+    finish_step();
+  }
+  flush();
+  graph_->finish();
+  program_.graph = graph_;
+  return std::move(program_);
+}
+
+// ---- ops
+
+std::string StageBuilder::label(const char* what) const {
+  std::string unit = "L" + std::to_string(place_.unit - 1);
+  if (place_.unit == 0) unit = "embedding";
+  if (place_.unit == t_.model.layers + 1) unit = "head";
+  return fmt::format("{}{} {} {}", place_.phase, place_.microbatch, unit, what);
+}
+
+uint32_t StageBuilder::stream(const std::string& name, StreamOrder order, Dimension dimension) {
+  const auto [it, added] = streams_.emplace(name, static_cast<uint32_t>(graph_->streams.size()));
+  if (added) graph_->streams.push_back({name, order, dimension});
+  return it->second;
+}
+
+uint32_t StageBuilder::slot(GroupKind kind) {
+  auto& slots = program_.groups;
+  const auto it = std::find(slots.begin(), slots.end(), kind);
+  const auto index = static_cast<uint32_t>(it - slots.begin());
+  if (it == slots.end()) slots.push_back(kind);
+  return index;
+}
+
+uint32_t StageBuilder::slot(PeerKind kind) {
+  auto& slots = program_.peers;
+  const auto it = std::find(slots.begin(), slots.end(), kind);
+  const auto index = static_cast<uint32_t>(it - slots.begin());
+  if (it == slots.end()) slots.push_back(kind);
+  return index;
+}
+
+uint32_t StageBuilder::add(Op op, const std::string& name) {
+  const auto index = static_cast<uint32_t>(graph_->ops.size());
+  op.source_id = index;
+  op.name = graph_->intern(name);
+  graph_->ops.push_back(op);
+  return index;
+}
+
+void StageBuilder::compute(const Kernels& kernels, const char* what) {
+  if (kernels.empty()) return;
+  if (t_.single_kernels) flush();
+  if (open_.empty()) open_name_ = label(what);
+  open_.insert(open_.end(), kernels.begin(), kernels.end());
+}
+
+void StageBuilder::flush() {
+  if (open_.empty()) return;
+  const auto close = [&](const Kernel* first, size_t count) {
+    Op op;
+    op.kind = OpKind::compute;
+    op.stream = compute_stream_;
+    op.exchange = open_exchange_;
+    if (open_exchange_ != 0) op.group_slot = slot(GroupKind::expert);
+    std::vector<std::array<int64_t, 6>> key;
+    for (size_t i = 0; i < count; ++i) {
+      const Kernel& k = first[i];
+      op.flops += k.flops;
+      op.bytes += k.bytes;
+      key.push_back({static_cast<int64_t>(k.kind), k.flops, k.bytes, k.m, k.n, k.k});
+    }
+    if (count > 1) {
+      const auto [it, added] =
+          kernel_runs_.emplace(std::move(key), static_cast<uint32_t>(graph_->kernels.size()));
+      if (added) graph_->kernels.insert(graph_->kernels.end(), first, first + count);
+      op.first_kernel = it->second;
+      op.kernels = static_cast<uint32_t>(count);
+    }
+    last_compute_ = add(op, open_name_);
+    for (const uint32_t before : pending_) graph_->add_dependency(before, last_compute_);
+    pending_.clear();
+  };
+  if (t_.single_kernels) {
+    for (const Kernel& k : open_) close(&k, 1);
+  } else {
+    close(open_.data(), open_.size());
+  }
+  open_.clear();
+}
+
+uint32_t StageBuilder::collective(CollectiveKind kind, GroupKind group, int64_t bytes,
+                                  const char* what) {
+  flush();
+  Op op;
+  op.kind = OpKind::collective;
+  op.collective = kind;
+  op.bytes = bytes;
+  op.group_slot = slot(group);
+  switch (group) {
+    case GroupKind::tensor:
+    case GroupKind::expert_tensor:
+      op.stream = stream("tp", StreamOrder::fifo, Dimension::tensor);
+      break;
+    case GroupKind::context:
+      op.stream = stream("cp", StreamOrder::free, Dimension::context);
+      break;
+    case GroupKind::expert:
+      op.stream = stream("ep", StreamOrder::fifo, Dimension::expert);
+      break;
+    case GroupKind::embedding:
+      op.stream = stream("embedding", StreamOrder::fifo, Dimension::pipeline);
+      break;
+    default:
+      op.stream = stream("dp", StreamOrder::fifo, Dimension::data);
+      break;
+  }
+  const uint32_t index = add(op, label(what));
+  if (last_compute_ != kNone) graph_->add_dependency(last_compute_, index);
+  for (const uint32_t before : pending_) graph_->add_dependency(before, index);
+  return index;
+}
+
+uint32_t StageBuilder::message(bool send, PeerKind peer, int64_t bytes, uint64_t tag,
+                               const char* what) {
+  flush();
+  Op op;
+  op.kind = send ? OpKind::send : OpKind::recv;
+  op.bytes = bytes;
+  op.tag = tag;
+  op.peer_slot = slot(peer);
+  const bool pipeline = peer == PeerKind::next_stage || peer == PeerKind::previous_stage;
+  op.stream = pipeline ? stream("pp", StreamOrder::free, Dimension::pipeline)
+                       : stream("cp", StreamOrder::free, Dimension::context);
+  const uint32_t index = add(op, label(what));
+  if (last_compute_ != kNone) graph_->add_dependency(last_compute_, index);
+  for (const uint32_t before : pending_) graph_->add_dependency(before, index);
+  return index;
+}
+
+// ---- tensor and sequence parallelism (A:F37, A:F38)
+
+/// Activations split over the sequence become whole.
+void StageBuilder::gather_sequence(const char* what) {
+  if (!t_.sequence_parallel) return;
+  const int64_t bytes = t_.sequence_tokens() * t_.model.hidden * t_.activation_bytes;
+  need(collective(CollectiveKind::all_gather, GroupKind::tensor, bytes, what));
+}
+
+/// Partial sums become activations.
+void StageBuilder::reduce_sequence(const char* what) {
+  reduce_beside({}, false, what);
+}
+
+void StageBuilder::reduce_beside(const Kernels& weights, bool weight, const char* what) {
+  if (t_.tp == 1) {
+    if (weight) compute(weights, what);
+    return;
+  }
+  const int64_t bytes = t_.tokens() * t_.model.hidden * t_.activation_bytes;
+  const uint32_t op =
+      collective(t_.sequence_parallel ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+                 GroupKind::tensor, bytes, what);
+  if (weight) compute(weights, what);
+  flush();
+  need(op);
+}
+
+// ---- attention
+
+int64_t StageBuilder::key_value_bytes() const {
+  const ModelCard& m = t_.model;
+  // Latent attention passes its compressed keys and values.
+  const int64_t width = m.mla() ? m.latent.kv_rank + m.latent.rope
+                                : std::max<int64_t>(1, m.kv_heads / t_.tp) * 2 * m.head_size;
+  return t_.tokens() * width * t_.activation_bytes;
+}
+
+/// Blocks of keys and values travel round while the one at hand is used.
+void StageBuilder::ring(const Kernels& round, int64_t bytes) {
+  for (int64_t i = 0; i < t_.cp; ++i) {
+    if (i + 1 < t_.cp) {
+      message(true, PeerKind::next_context, bytes, kContextTag, "kv send");
+      const uint32_t coming =
+          message(false, PeerKind::previous_context, bytes, kContextTag, "kv recv");
+      compute(round, "attention");
+      flush();
+      need(coming);
+    } else {
+      compute(round, "attention");
+    }
+  }
+}
+
+void StageBuilder::forward_core() {
+  if (t_.cp == 1) {
+    compute(w_.core.forward, "attention");
+    return;
+  }
+  switch (t_.context) {
+    case ContextKind::ring:
+      ring(w_.core_ring.forward, key_value_bytes());
+      return;
+    case ContextKind::all_gather:
+      need(collective(CollectiveKind::all_gather, GroupKind::context, key_value_bytes(),
+                      "kv all-gather"));
+      compute(w_.core.forward, "attention");
+      return;
+    case ContextKind::all_to_all: {
+      const int64_t query = t_.tokens() * t_.model.query_width() / t_.tp * t_.activation_bytes;
+      need(collective(CollectiveKind::all_to_all, GroupKind::context, query + key_value_bytes(),
+                      "heads all-to-all"));
+      compute(w_.core.forward, "attention");
+      need(
+          collective(CollectiveKind::all_to_all, GroupKind::context, query, "sequence all-to-all"));
+      return;
+    }
+  }
+}
+
+void StageBuilder::backward_core() {
+  const bool again = t_.recompute == Recompute::selective;
+  if (t_.cp == 1) {
+    if (again) compute(w_.core.forward, "attention again");
+    compute(w_.core.input, "attention");
+    return;
+  }
+  switch (t_.context) {
+    case ContextKind::ring:
+      if (again) ring(w_.core_ring.forward, key_value_bytes());
+      // Keys and values, and the gradients that they collect.
+      ring(w_.core_ring.input, 2 * key_value_bytes());
+      return;
+    case ContextKind::all_gather:
+      need(collective(CollectiveKind::all_gather, GroupKind::context, key_value_bytes(),
+                      "kv all-gather"));
+      if (again) compute(w_.core.forward, "attention again");
+      compute(w_.core.input, "attention");
+      need(collective(CollectiveKind::reduce_scatter, GroupKind::context, key_value_bytes() * t_.cp,
+                      "kv reduce-scatter"));
+      return;
+    case ContextKind::all_to_all: {
+      const int64_t query = t_.tokens() * t_.model.query_width() / t_.tp * t_.activation_bytes;
+      need(collective(CollectiveKind::all_to_all, GroupKind::context, query, "heads all-to-all"));
+      if (again) compute(w_.core.forward, "attention again");
+      compute(w_.core.input, "attention");
+      need(collective(CollectiveKind::all_to_all, GroupKind::context, query + key_value_bytes(),
+                      "sequence all-to-all"));
+      return;
+    }
+  }
+}
+
+void StageBuilder::forward_attention() {
+  compute(w_.norm.forward, "norm");
+  gather_sequence("attention all-gather");
+  compute(w_.qkv.forward, "attention");
+  forward_core();
+  compute(w_.proj.forward, "attention");
+  reduce_sequence("attention reduce");
+  compute(w_.residual.forward, "residual");
+}
+
+void StageBuilder::backward_attention(bool input, bool weight) {
+  if (!input) {
+    compute(w_.proj.weight, "attention");
+    compute(w_.qkv.weight, "attention");
+    return;
+  }
+  compute(w_.residual.input, "residual");
+  gather_sequence("attention all-gather");
+  compute(w_.proj.input, "attention");
+  if (weight) compute(w_.proj.weight, "attention");
+  backward_core();
+  compute(w_.qkv.input, "attention");
+  reduce_beside(w_.qkv.weight, weight, "attention reduce");
+  compute(w_.norm.input, "norm");
+}
+
+// ---- MLP and experts
+
+void StageBuilder::forward_mlp(const Part& part, const char* what) {
+  gather_sequence("mlp all-gather");
+  compute(part.forward, what);
+  reduce_sequence("mlp reduce");
+}
+
+void StageBuilder::backward_mlp(const Part& part, bool input, bool weight, const char* what) {
+  if (!input) {
+    compute(part.weight, what);
+    return;
+  }
+  gather_sequence("mlp all-gather");
+  // Last matrix first; the weights of the first one beside the reduction.
+  compute(Kernels(part.input.rbegin(), part.input.rend()), what);
+  if (weight) compute(Kernels(part.weight.begin() + 1, part.weight.end()), what);
+  reduce_beside({part.weight.front()}, weight, "mlp reduce");
+}
+
+uint32_t StageBuilder::exchange(int64_t layer, bool combine) const {
+  const bool even = t_.expert_sigma == 0 && t_.source_sigma == 0;
+  if (routing_ == nullptr || even || t_.ep == 1) return 0;
+  return routing_->exchange(static_cast<uint32_t>(place_.step),
+                            static_cast<uint32_t>(place_.microbatch), static_cast<uint32_t>(layer),
+                            combine);
+}
+
+void StageBuilder::all_to_all(int64_t layer, bool combine, const char* what) {
+  if (t_.ep == 1) return;
+  const int64_t bytes = t_.sequence_tokens() * t_.model.topk * t_.model.hidden *
+                        (combine ? t_.activation_bytes : t_.dispatch_bytes);
+  const uint32_t op = collective(CollectiveKind::all_to_all, GroupKind::expert, bytes, what);
+  graph_->ops[op].exchange = exchange(layer, combine);
+  need(op);
+}
+
+void StageBuilder::expert_kernels(const Kernels& kernels, int64_t layer, const char* what) {
+  const uint32_t number = exchange(layer, false);
+  if (number == 0) {
+    compute(kernels, what);
+    return;
+  }
+  flush();
+  open_exchange_ = number;
+  compute(kernels, what);
+  flush();
+  open_exchange_ = 0;
+}
+
+void StageBuilder::forward_experts(int64_t layer) {
+  if (t_.model.shared_ffn > 0) forward_mlp(w_.shared_mlp, "shared experts");
+  compute(w_.router.forward, "router");
+  const int64_t bytes =
+      t_.sequence_tokens() * t_.model.topk * t_.model.hidden * t_.activation_bytes;
+  all_to_all(layer, false, "dispatch");
+  if (t_.expert_tp > 1) {
+    need(collective(CollectiveKind::all_gather, GroupKind::expert_tensor, bytes,
+                    "experts all-gather"));
+  }
+  expert_kernels(w_.experts.forward, layer, "experts");
+  if (t_.expert_tp > 1) {
+    need(collective(CollectiveKind::reduce_scatter, GroupKind::expert_tensor, bytes * t_.expert_tp,
+                    "experts reduce-scatter"));
+  }
+  all_to_all(layer, true, "combine");
+  compute(w_.combine.forward, "combine");
+}
+
+void StageBuilder::backward_experts(int64_t layer, bool input, bool weight) {
+  if (!input) {
+    expert_kernels(w_.experts.weight, layer, "experts");
+    compute(w_.router.weight, "router");
+    if (t_.model.shared_ffn > 0) backward_mlp(w_.shared_mlp, false, true, "shared experts");
+    return;
+  }
+  const int64_t bytes =
+      t_.sequence_tokens() * t_.model.topk * t_.model.hidden * t_.activation_bytes;
+  compute(w_.combine.input, "combine");
+  all_to_all(layer, false, "dispatch");
+  if (t_.expert_tp > 1) {
+    need(collective(CollectiveKind::all_gather, GroupKind::expert_tensor, bytes,
+                    "experts all-gather"));
+  }
+  Kernels kernels(w_.experts.input.rbegin(), w_.experts.input.rend());
+  if (weight) kernels.insert(kernels.end(), w_.experts.weight.begin(), w_.experts.weight.end());
+  expert_kernels(kernels, layer, "experts");
+  if (t_.expert_tp > 1) {
+    need(collective(CollectiveKind::reduce_scatter, GroupKind::expert_tensor, bytes * t_.expert_tp,
+                    "experts reduce-scatter"));
+  }
+  all_to_all(layer, true, "combine");
+  compute(w_.router.input, "router");
+  if (weight) compute(w_.router.weight, "router");
+  if (t_.model.shared_ffn > 0) backward_mlp(w_.shared_mlp, true, weight, "shared experts");
+}
+
+// ---- layers and stages
+
+void StageBuilder::forward_layer(int64_t layer) {
+  forward_attention();
+  compute(w_.norm.forward, "norm");
+  if (t_.model.moe(layer)) {
+    forward_experts(layer);
+  } else {
+    forward_mlp(w_.mlp, "mlp");
+  }
+  compute(w_.residual.forward, "residual");
+}
+
+void StageBuilder::backward_layer(int64_t layer, bool input, bool weight) {
+  if (input) compute(w_.residual.input, "residual");
+  if (t_.model.moe(layer)) {
+    backward_experts(layer, input, weight);
+  } else {
+    backward_mlp(w_.mlp, input, weight, "mlp");
+  }
+  if (input) compute(w_.norm.input, "norm");
+  backward_attention(input, weight);
+}
+
+std::vector<int64_t> StageBuilder::units_of(int64_t chunk) const {
+  const int64_t vs = chunk * t_.pp + stage_;
+  std::vector<int64_t> units;
+  if (vs == 0) units.push_back(0);
+  const int64_t first = t_.first_layer(vs);
+  for (int64_t l = first; l < first + t_.layers_of[static_cast<size_t>(vs)]; ++l) {
+    units.push_back(l + 1);
+  }
+  if (vs == t_.pp * t_.vpp - 1) units.push_back(t_.model.layers + 1);
+  return units;
+}
+
+/// A:F39. With sequence parallelism each rank has its part; without, all have all of it.
+int64_t StageBuilder::bytes_between_stages() const {
+  const int64_t whole = t_.sequence_tokens() * t_.model.hidden * t_.activation_bytes;
+  return t_.scatter_gather ? share(whole, t_.tp) : whole;
+}
+
+void StageBuilder::forward(int64_t chunk) {
+  const int64_t vs = chunk * t_.pp + stage_;
+  place_.phase = 'F';
+  const auto units = units_of(chunk);
+  if (vs > 0) {
+    flush();
+    place_.unit = units.empty() ? 1 : units.front();
+    need(message(false, PeerKind::previous_stage, bytes_between_stages(),
+                 2 * static_cast<uint64_t>(vs), "recv"));
+    if (t_.scatter_gather && t_.tp > 1) {
+      need(collective(CollectiveKind::all_gather, GroupKind::tensor, bytes_between_stages(),
+                      "stage all-gather"));
+    }
+  }
+  for (const int64_t unit : units) {
+    enter(unit, true);
+    if (unit == 0) {
+      compute(w_.embedding.forward, "embedding");
+      reduce_sequence("embedding reduce");
+    } else if (unit == t_.model.layers + 1) {
+      compute(w_.norm.forward, "norm");
+      gather_sequence("head all-gather");
+      compute(w_.head.forward, "head");
+      if (t_.tp > 1) {
+        // Maximum, sum of exponentials and the label's logit of every token, in fp32.
+        need(collective(CollectiveKind::all_reduce, GroupKind::tensor, 12 * t_.tokens(),
+                        "loss all-reduce"));
+      }
+    } else {
+      forward_layer(unit - 1);
+    }
+  }
+  if (vs + 1 < t_.pp * t_.vpp) {
+    message(true, PeerKind::next_stage, bytes_between_stages(), 2 * static_cast<uint64_t>(vs + 1),
+            "send");
+  }
+}
+
+void StageBuilder::backward(int64_t chunk, bool input, bool weight) {
+  const int64_t vs = chunk * t_.pp + stage_;
+  const int64_t last = t_.pp * t_.vpp - 1;
+  place_.phase = input ? 'B' : 'W';
+  auto units = units_of(chunk);
+  std::reverse(units.begin(), units.end());
+  if (weight) ++backwards_[static_cast<size_t>(chunk)];
+  const bool final = weight && backwards_[static_cast<size_t>(chunk)] == t_.microbatches;
+  if (input && vs < last) {
+    flush();
+    place_.unit = units.empty() ? 1 : units.front();
+    need(message(false, PeerKind::next_stage, bytes_between_stages(),
+                 2 * static_cast<uint64_t>(vs) + 1, "recv"));
+    if (t_.scatter_gather && t_.tp > 1) {
+      need(collective(CollectiveKind::all_gather, GroupKind::tensor, bytes_between_stages(),
+                      "stage all-gather"));
+    }
+  }
+  for (const int64_t unit : units) {
+    enter(unit, input && unit != 0);
+    if (unit == 0) {
+      if (input) gather_sequence("embedding all-gather");
+      if (weight) compute(w_.embedding.weight, "embedding");
+    } else if (unit == t_.model.layers + 1) {
+      if (input) {
+        compute(Kernels(w_.head.input.rbegin(), w_.head.input.rend()), "head");
+        reduce_beside(w_.head.weight, weight, "head reduce");
+        compute(w_.norm.input, "norm");
+      } else {
+        compute(w_.head.weight, "head");
+      }
+    } else {
+      if (input && t_.recompute == Recompute::full) {
+        place_.phase = 'R';
+        forward_layer(unit - 1);
+        place_.phase = 'B';
+      }
+      backward_layer(unit - 1, input, weight);
+    }
+    if (weight) leave(unit, final);
+  }
+  if (final || (weight && t_.zero >= 2)) close_bucket();
+  if (input && vs > 0) {
+    message(true, PeerKind::previous_stage, bytes_between_stages(),
+            2 * static_cast<uint64_t>(vs - 1) + 1, "send");
+  }
+}
+
+// ---- data parallelism (A:F17, A:F18)
+
+void StageBuilder::plan_gathers() {
+  uses_.clear();
+  gathered_.clear();
+  next_use_ = next_gather_ = 0;
+  if (t_.zero < 3) return;
+  for (const ScheduleSlot& s : schedule_) {
+    if (s.work == Work::weight) continue;
+    auto units = units_of(s.chunk);
+    if (s.work != Work::forward) {
+      std::reverse(units.begin(), units.end());
+      units.erase(std::remove(units.begin(), units.end(), 0), units.end());
+    }
+    uses_.insert(uses_.end(), units.begin(), units.end());
+  }
+  gathered_.resize(uses_.size());
+}
+
+void StageBuilder::gather_unit(int64_t unit) {
+  const int64_t now = place_.unit;
+  place_.unit = unit;
+  auto& ops = gathered_[next_gather_];
+  const int64_t dense = t_.dense_on_rank(unit) * t_.parameter_bytes;
+  const int64_t experts = t_.experts_on_rank(unit) * t_.parameter_bytes;
+  if (t_.shard > 1) {
+    ops.push_back(collective(CollectiveKind::all_gather, GroupKind::shard, share(dense, t_.shard),
+                             "parameters"));
+  }
+  if (experts > 0 && t_.expert_dp() > 1) {
+    ops.push_back(collective(CollectiveKind::all_gather, GroupKind::expert_data,
+                             share(experts, t_.expert_dp()), "expert parameters"));
+  }
+  place_.unit = now;
+}
+
+/// A unit begins.
+void StageBuilder::enter(int64_t unit, bool uses_parameters) {
+  place_.unit = unit;
+  if (!uses_parameters) return;
+  const auto it = ready_.find(unit);
+  if (it != ready_.end()) {
+    flush();
+    for (const uint32_t op : it->second) need(op);
+    ready_.erase(it);
+  }
+  if (t_.zero < 3) return;
+  flush();
+  const size_t until = std::min(uses_.size(), next_use_ + static_cast<size_t>(t_.prefetch) + 1);
+  for (; next_gather_ < until; ++next_gather_) gather_unit(uses_[next_gather_]);
+  TRAINYARD_ASSERT(uses_[next_use_] == unit);
+  for (const uint32_t op : gathered_[next_use_]) need(op);
+  ++next_use_;
+}
+
+/// A unit's gradients of one micro-batch are there; `last`: of the last one.
+void StageBuilder::leave(int64_t unit, bool last) {
+  if (t_.zero < 2 && !last) return;
+  bucket_.last = last;
+  bucket_.units.push_back(unit);
+  bucket_.dense += t_.dense_on_rank(unit);
+  bucket_.experts += t_.experts_on_rank(unit);
+  if (t_.zero == 3 || (bucket_.dense + bucket_.experts) * t_.gradient_bytes >= t_.bucket_bytes) {
+    close_bucket();
+  }
+}
+
+void StageBuilder::close_bucket() {
+  if (bucket_.units.empty()) return;
+  flush();
+  if (t_.overlap_gradients || t_.zero >= 2) reduce(bucket_);
+  if (bucket_.last) buckets_.push_back(bucket_);
+  bucket_ = {};
+}
+
+void StageBuilder::reduce(const Bucket& bucket) {
+  const int64_t dense = bucket.dense * t_.gradient_bytes;
+  const int64_t experts = bucket.experts * t_.gradient_bytes;
+  place_.unit = bucket.units.back();
+  const auto run = [&](CollectiveKind kind, GroupKind group, int64_t bytes) {
+    reductions_.push_back(collective(kind, group, bytes, "gradients"));
+    return reductions_.back();
+  };
+  if (t_.zero == 0) {
+    if (t_.cp * t_.dp > 1) run(CollectiveKind::all_reduce, GroupKind::data, dense);
+    if (experts > 0 && t_.expert_dp() > 1) {
+      run(CollectiveKind::all_reduce, GroupKind::expert_data, experts);
+    }
+    return;
+  }
+  if (t_.shard > 1) run(CollectiveKind::reduce_scatter, GroupKind::shard, dense);
+  if (bucket.last && !shards_all() && t_.cp * t_.dp > t_.shard) {
+    // In issue order on one stream: the shard is summed before the replicas are.
+    run(CollectiveKind::all_reduce, GroupKind::replica, share(dense, t_.shard));
+  }
+  if (experts > 0 && t_.expert_dp() > 1) {
+    run(CollectiveKind::reduce_scatter, GroupKind::expert_data, experts);
+  }
+}
+
+void StageBuilder::finish_step() {
+  place_.phase = 'O';
+  place_.microbatch = place_.step;
+  flush();
+  if (!t_.overlap_gradients && t_.zero < 2) {
+    for (const Bucket& b : buckets_) reduce(b);
+  }
+  const ModelCard& m = t_.model;
+  if (m.tied_embeddings && t_.pp > 1 && (stage_ == 0 || stage_ == t_.pp - 1)) {
+    place_.unit = 0;
+    reductions_.push_back(collective(CollectiveKind::all_reduce, GroupKind::embedding,
+                                     t_.padded_vocab() / t_.tp * m.hidden * t_.gradient_bytes,
+                                     "embedding gradients"));
+  }
+  for (const uint32_t op : reductions_) need(op);
+  reductions_.clear();
+
+  int64_t dense = 0;
+  int64_t experts = 0;
+  for (int64_t chunk = 0; chunk < t_.vpp; ++chunk) {
+    for (const int64_t unit : units_of(chunk)) {
+      dense += t_.dense_on_rank(unit);
+      experts += t_.experts_on_rank(unit);
+    }
+  }
+  if (t_.zero > 0) {
+    dense = share(dense, t_.shard);
+    experts = share(experts, t_.expert_dp());
+  }
+  // Reads the gradient, reads and writes the state, writes the parameter (A:F16).
+  const int64_t per = t_.gradient_bytes + 2 * t_.optimizer_bytes + t_.parameter_bytes;
+  place_.unit = 0;
+  compute({{Kernel::Kind::elementwise, 0, (dense + experts) * per, 0, 0, 0}}, "optimizer");
+  flush();
+
+  ready_.clear();
+  if (t_.zero == 1 || t_.zero == 2) {
+    std::vector<uint32_t> all;
+    for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket) {
+      std::vector<uint32_t> ops;
+      place_.unit = bucket->units.back();
+      if (t_.shard > 1) {
+        ops.push_back(collective(CollectiveKind::all_gather, GroupKind::shard,
+                                 share(bucket->dense * t_.parameter_bytes, t_.shard),
+                                 "parameters"));
+      }
+      if (bucket->experts > 0 && t_.expert_dp() > 1) {
+        ops.push_back(collective(CollectiveKind::all_gather, GroupKind::expert_data,
+                                 share(bucket->experts * t_.parameter_bytes, t_.expert_dp()),
+                                 "expert parameters"));
+      }
+      for (const int64_t unit : bucket->units) ready_[unit] = ops;
+      all.insert(all.end(), ops.begin(), ops.end());
+    }
+    if (!t_.overlap_parameters) {
+      ready_.clear();
+      for (const uint32_t op : all) need(op);
+    }
+  }
+  buckets_.clear();
+}
+
+}  // namespace trainyard

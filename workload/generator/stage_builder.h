@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+// The op graph of one pipeline stage.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/op_graph.h"
+#include "workload/generator/layer_work.h"
+#include "workload/generator/moe_routing.h"
+#include "workload/generator/training.h"
+
+namespace trainyard {
+
+/// What a group slot of a stage's graph stands for.
+enum class GroupKind : uint8_t {
+  tensor,
+  context,
+  expert,
+  expert_tensor,
+  data,     ///< all ranks with the same parameters
+  shard,    ///< of those the ones that share what zero shards
+  replica,  ///< ranks with the same shard
+  expert_data,
+  embedding
+};
+inline constexpr size_t kGroupKinds = 9;
+enum class PeerKind : uint8_t { previous_stage, next_stage, previous_context, next_context };
+
+struct StageProgram {
+  std::shared_ptr<const OpGraph> graph;
+  std::vector<GroupKind> groups;  ///< slot -> kind
+  std::vector<PeerKind> peers;    ///< slot -> kind
+};
+
+class StageBuilder {
+ public:
+  StageBuilder(const Training& training, const LayerWork& work, const MoeRouting* routing,
+               int64_t stage);
+  StageProgram build();
+
+ private:
+  using Kernels = std::vector<Kernel>;
+
+  // Where in the step we are.
+  struct Bucket {
+    std::vector<int64_t> units;
+    int64_t dense = 0, experts = 0;  // parameters
+    bool last = false;               // of the last micro-batch
+  };
+  struct Place {
+    char phase = 'F';  ///< F forward, B backward, R recomputed forward, W weight gradients
+    int64_t step = 0, microbatch = 0, unit = 0;
+  };
+  [[nodiscard]] std::string label(const char* what) const;
+
+  // Ops. Kernels collect until a communication or a dependency closes the op.
+  void compute(const Kernels& kernels, const char* what);
+  void flush();
+  uint32_t add(Op op, const std::string& name);
+  uint32_t stream(const std::string& name, StreamOrder order, Dimension dimension);
+  uint32_t slot(GroupKind kind);
+  uint32_t slot(PeerKind kind);
+  /// @returns the op; it starts when all work so far is done, nothing waits for it yet
+  uint32_t collective(CollectiveKind kind, GroupKind group, int64_t bytes, const char* what);
+  uint32_t message(bool send, PeerKind peer, int64_t bytes, uint64_t tag, const char* what);
+  /// What comes next waits for `op`.
+  void need(uint32_t op) { pending_.push_back(op); }
+
+  // Blocks
+  void gather_sequence(const char* what);
+  void reduce_sequence(const char* what);
+  void forward_layer(int64_t layer);
+  void backward_layer(int64_t layer, bool input, bool weight);
+  void forward_attention();
+  void backward_attention(bool input, bool weight);
+  void forward_mlp(const Part& part, const char* what);
+  void backward_mlp(const Part& part, bool input, bool weight, const char* what);
+  /// The gradient of a block's input is reduced while the first matrix's weights get theirs.
+  void reduce_beside(const Kernels& weights, bool weight, const char* what);
+  void forward_core();
+  void backward_core();
+  void ring(const Kernels& round, int64_t bytes);
+  void forward_experts(int64_t layer);
+  void backward_experts(int64_t layer, bool input, bool weight);
+  void all_to_all(int64_t layer, bool combine, const char* what);
+  void expert_kernels(const Kernels& kernels, int64_t layer, const char* what);
+  void embed();
+  void forward(int64_t chunk);
+  void backward(int64_t chunk, bool input, bool weight);
+
+  // Data parallelism
+  void enter(int64_t unit, bool uses_parameters);
+  void leave(int64_t unit, bool reduces);
+  void plan_gathers();
+  void gather_unit(int64_t unit);
+  void close_bucket();
+  void reduce(const Bucket& bucket);
+  void finish_step();
+
+  [[nodiscard]] int64_t bytes_between_stages() const;
+  [[nodiscard]] uint32_t exchange(int64_t layer, bool combine) const;
+  [[nodiscard]] bool shards_all() const { return t_.shard >= t_.cp * t_.dp; }
+  [[nodiscard]] std::vector<int64_t> units_of(int64_t chunk) const;
+  [[nodiscard]] int64_t key_value_bytes() const;
+
+  const Training& t_;
+  const LayerWork& w_;
+  const MoeRouting* routing_;
+  int64_t stage_;
+
+  std::shared_ptr<OpGraph> graph_;
+  StageProgram program_;
+  std::map<std::string, uint32_t> streams_;
+  std::map<std::vector<std::array<int64_t, 6>>, uint32_t> kernel_runs_;
+  uint32_t compute_stream_ = 0;
+  Kernels open_;
+  std::string open_name_;
+  uint32_t open_exchange_ = 0;
+  static constexpr uint32_t kNone = 0xffffffffU;
+  uint32_t last_compute_ = kNone;
+  std::vector<uint32_t> pending_;
+  Place place_;
+
+  // gradients waiting for their bucket
+  Bucket bucket_;
+  std::vector<Bucket> buckets_;                     // of this step, as they filled
+  std::vector<uint32_t> reductions_;                // what the optimizer waits for
+  std::map<int64_t, std::vector<uint32_t>> ready_;  // unit -> gathers of its parameters
+  std::vector<int64_t> backwards_;                  // per chunk: micro-batches done
+  std::vector<ScheduleSlot> schedule_;
+  // zero 3: units in the order in which the step uses their parameters
+  std::vector<int64_t> uses_;
+  size_t next_use_ = 0, next_gather_ = 0;
+  std::vector<std::vector<uint32_t>> gathered_;  // per use
+};
+
+}  // namespace trainyard

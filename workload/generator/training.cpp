@@ -1,0 +1,649 @@
+// SPDX-License-Identifier: MIT
+#include "workload/generator/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+
+namespace trainyard {
+
+const std::vector<ParamSpec>& training_params() {
+  using PT = ParamType;
+  static const std::vector<ParamSpec> specs = {
+      {"layout.tp", PT::integer, "1", "1", "1024", {}, "tensor parallelism", "A: 1.5 #63"},
+      {"layout.pp", PT::integer, "1", "1", "1024", {}, "pipeline stages", "A: 1.5 #65"},
+      {"layout.dp",
+       PT::integer,
+       "auto",
+       "1",
+       "1048576",
+       {"auto"},
+       "data parallelism, replicas of the model; auto: GPUs / (tp x cp x pp)",
+       "A:F36"},
+      {"layout.cp",
+       PT::integer,
+       "1",
+       "1",
+       "1024",
+       {},
+       "context parallelism: a sequence is split over so many ranks",
+       "A: 1.5 #74"},
+      {"layout.ep",
+       PT::integer,
+       "1",
+       "1",
+       "4096",
+       {},
+       "expert parallelism; lies inside the ranks of a pipeline stage (tp x cp x dp)",
+       "A: 1.5 #76"},
+      {"layout.expert_tp",
+       PT::integer,
+       "auto",
+       "1",
+       "1024",
+       {"auto"},
+       "tensor parallelism of experts; auto: tp",
+       "Megatron-LM --expert-tensor-parallel-size"},
+      {"layout.zero",
+       PT::integer,
+       "1",
+       "0",
+       "3",
+       {},
+       "what data-parallel ranks share: nothing (0, gradients are all-reduced), optimizer state "
+       "(1), gradients too (2), parameters too (3, FSDP)",
+       "A:F17, A:F18"},
+      {"layout.shard",
+       PT::integer,
+       "auto",
+       "1",
+       "1048576",
+       {"auto"},
+       "ranks over which zero shards, the others hold replicas (hybrid sharding); auto: all",
+       "A:F19"},
+      {"layout.sequence_parallel",
+       PT::boolean,
+       "true",
+       "",
+       "",
+       {},
+       "all-gather and reduce-scatter around tensor-parallel blocks in place of all-reduce",
+       "A:F38"},
+      {"layout.scatter_gather",
+       PT::boolean,
+       "false",
+       "",
+       "",
+       {},
+       "without sequence parallelism: each tensor-parallel rank sends its part of an activation to "
+       "the next stage, which gathers",
+       "A:F33, A:F39"},
+      {"layout.context",
+       PT::choice,
+       "ring",
+       "",
+       "",
+       {"ring", "all-gather", "all-to-all"},
+       "how context-parallel ranks get each other's keys and values",
+       "A: 1.5 #74, #75"},
+      {"layout.order",
+       PT::text,
+       "tp-cp-ep-dp-pp",
+       "",
+       "",
+       {},
+       "dimensions by rank, neighbours first; ep may stand anywhere before pp",
+       "Megatron-LM parallel_state, --use-tp-pp-dp-mapping; A: 1.5 #64"},
+      {"layout.layers",
+       PT::text,
+       "auto",
+       "",
+       "",
+       {},
+       "layers per pipeline stage (per chunk where interleaved), e.g. '7 8 8 7'; auto: even, or "
+       "one "
+       "fewer on the last or on the first and last stage, or the rest spread from the middle",
+       "A: 1.5 #85"},
+      {"schedule.kind",
+       PT::choice,
+       "1f1b",
+       "",
+       "",
+       {"gpipe", "1f1b", "interleaved", "split-backward"},
+       "order of micro-batches in a pipeline stage",
+       "A:F31, A:F32"},
+      {"schedule.chunks",
+       PT::integer,
+       "auto",
+       "1",
+       "1024",
+       {"auto"},
+       "interleaved: chunks of layers per stage; auto: 2",
+       "A:F32"},
+      {"batch.global",
+       PT::integer,
+       "auto",
+       "1",
+       "100000000",
+       {"auto"},
+       "sequences of a step; auto: dp x micro x pp",
+       "DESIGN 9.1"},
+      {"batch.micro",
+       PT::integer,
+       "1",
+       "1",
+       "65536",
+       {},
+       "sequences of a micro-batch",
+       "A: 1.5 #81"},
+      {"batch.sequence",
+       PT::integer,
+       "2048",
+       "1",
+       "100000000",
+       {},
+       "tokens of a sequence",
+       "A:F21"},
+      {"batch.microbatches",
+       PT::integer,
+       "auto",
+       "1",
+       "1000000",
+       {"auto"},
+       "micro-batches of a step; auto: global / (dp x micro)",
+       "DESIGN 9.1"},
+      {"recompute",
+       PT::choice,
+       "none",
+       "",
+       "",
+       {"none", "selective", "full"},
+       "what the backward pass computes again instead of keeping it",
+       "A:F24, A:F26"},
+      {"steps", PT::integer, "1", "1", "1000", {}, "training steps", "DESIGN 9.1"},
+      {"causal",
+       PT::boolean,
+       "true",
+       "",
+       "",
+       {},
+       "attention computes half of its square, as flash attention does",
+       "A:F41"},
+      {"precision.compute",
+       PT::choice,
+       "bf16",
+       "",
+       "",
+       {"bf16", "fp16", "fp8"},
+       "operands of matrix products; fp8: activations between layers stay bf16",
+       "A: 1.4 #54, #55"},
+      {"precision.gradients",
+       PT::choice,
+       "auto",
+       "",
+       "",
+       {"auto", "fp32", "bf16", "fp8"},
+       "gradients, kept and on the wire; auto: fp32, with compute fp16 2 bytes",
+       "Megatron-LM accumulates in fp32 with bf16; A:F16 has 2 bytes"},
+      {"precision.dispatch",
+       PT::choice,
+       "bf16",
+       "",
+       "",
+       {"bf16", "fp8"},
+       "activations on their way to experts",
+       "A: 1.4 #57"},
+      {"precision.optimizer",
+       PT::bytes,
+       "12B",
+       "0B",
+       "64B",
+       {},
+       "state per parameter: master copy and moments",
+       "A:F16"},
+      {"gradients.bucket",
+       PT::bytes,
+       "auto",
+       "1B",
+       "1TiB",
+       {"auto"},
+       "gradients are reduced when so many bytes of them are there, by whole layers; auto: 40 "
+       "million parameters, or 1 million per data-parallel rank if that is more",
+       "Megatron-LM DistributedDataParallelConfig; A: 1.5 #62 has 25 MB"},
+      {"gradients.overlap",
+       PT::boolean,
+       "true",
+       "",
+       "",
+       {},
+       "gradients are reduced behind the last backward; false: after it",
+       "A: 1.5 #62, #91"},
+      {"gradients.gather_overlap",
+       PT::boolean,
+       "true",
+       "",
+       "",
+       {},
+       "zero 1 and 2: the next step begins with the layers whose parameters are there; false: with "
+       "all of them",
+       "A: 1.5 #91"},
+      {"gradients.prefetch",
+       PT::integer,
+       "1",
+       "0",
+       "1000",
+       {},
+       "zero 3: layers whose parameters are gathered ahead",
+       "A: 1.4 #48"},
+      {"gradients.rate_limit",
+       PT::integer,
+       "2",
+       "1",
+       "1000",
+       {},
+       "zero 3: gathered layers held or on their way at most, prefetch included",
+       "A: 1.4 #49"},
+      {"experts.sigma",
+       PT::real,
+       "0",
+       "0",
+       "4",
+       {},
+       "spread of the experts' load, log-normal, drawn anew for every layer and step; 0: even",
+       "A: 1.5 #76; A: 1.6 #112"},
+      {"experts.source_sigma",
+       PT::real,
+       "0",
+       "0",
+       "4",
+       {},
+       "the same, drawn for every sender and micro-batch on top",
+       "A: 1.6 #112"},
+      {"experts.capacity",
+       PT::real,
+       "0",
+       "0",
+       "1000",
+       {},
+       "tokens that a sender gives an expert at most, over its even share; more are dropped; 0: "
+       "nothing is dropped",
+       "published runs: capacity factor 1"},
+      {"kernels",
+       PT::choice,
+       "fused",
+       "",
+       "",
+       {"fused", "single"},
+       "fused: one op of the timeline holds all kernels between two communications; single: every "
+       "kernel is an op; times are the same",
+       "our choice"},
+  };
+  return specs;
+}
+
+int64_t Training::first_layer(int64_t virtual_stage) const {
+  return std::accumulate(layers_of.begin(), layers_of.begin() + virtual_stage, int64_t{0});
+}
+
+int64_t Training::padded_vocab() const {
+  const int64_t multiple = 128 * tp;
+  return (model.vocab + multiple - 1) / multiple * multiple;
+}
+
+int64_t Training::dense_on_rank(int64_t unit) const {
+  const ModelCard& m = model;
+  const int64_t norm = m.hidden * (m.biases ? 2 : 1);
+  if (unit == 0) return padded_vocab() / tp * m.hidden + m.positions * m.hidden;
+  if (unit == m.layers + 1) {
+    const bool own = !m.tied_embeddings || pp > 1;
+    return norm + (own ? padded_vocab() / tp * m.hidden : 0);
+  }
+  const int64_t layer = unit - 1;
+  int64_t whole = 2 * norm;
+  int64_t split = 0;
+  if (m.mla()) {
+    const LatentAttention& a = m.latent;
+    const int64_t down = m.hidden * (a.q_rank + a.kv_rank + a.rope) + a.q_rank + a.kv_rank;
+    whole += down;
+    split += m.attention_parameters() - down;
+  } else {
+    // Fewer key-value heads than ranks: some hold the same ones.
+    const int64_t kv = std::max<int64_t>(m.kv_heads, tp) * 2 * m.head_size;
+    const int64_t rows = m.heads * m.head_size + kv;
+    split += m.hidden * rows + m.heads * m.head_size * m.hidden + (m.biases ? rows : 0);
+    whole += m.biases ? m.hidden : 0;
+  }
+  const int64_t mlp_bias = m.biases ? m.hidden : 0;  // of the second matrix: not split
+  if (m.moe(layer)) {
+    whole += m.hidden * m.experts;
+    if (m.shared_ffn > 0) {
+      split += m.mlp_parameters(m.shared_ffn) - mlp_bias;
+      whole += mlp_bias;
+    }
+  } else {
+    split += m.mlp_parameters(m.ffn) - mlp_bias;
+    whole += mlp_bias;
+  }
+  return whole + split / tp;
+}
+
+int64_t Training::experts_on_rank(int64_t unit) const {
+  if (unit == 0 || unit == model.layers + 1) return 0;
+  return model.experts_of_layer(unit - 1) / (ep * expert_tp);
+}
+
+namespace {
+
+class Resolver {
+ public:
+  Resolver(const ModelCard& model, const Params& params, SourcePos pos)
+      : p_(params), pos_(std::move(pos)) {
+    t_.model = model;
+  }
+
+  Training resolve(int64_t gpus) {
+    read_layout(gpus);
+    read_batch();
+    read_precision();
+    read_rest();
+    check_shapes();
+    check_experts();
+    split_layers();
+    return std::move(t_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& key, const std::string& problem,
+                         const std::string& remedy = {}) const {
+    const Origin& origin = p_.origin(key);
+    throw UserError(origin.pos.file.empty() ? pos_ : origin.pos, problem, remedy);
+  }
+  [[nodiscard]] bool automatic(const std::string& key) const { return p_.is_word(key, "auto"); }
+
+  void read_layout(int64_t gpus) {
+    t_.tp = p_.integer("layout.tp");
+    t_.cp = p_.integer("layout.cp");
+    t_.pp = p_.integer("layout.pp");
+    t_.ep = p_.integer("layout.ep");
+    const int64_t replica = t_.tp * t_.cp * t_.pp;
+    const std::string product = fmt::format("tp {} x cp {} x pp {}", t_.tp, t_.cp, t_.pp);
+    if (!automatic("layout.dp")) {
+      t_.dp = p_.integer("layout.dp");
+      if (gpus > 0 && replica * t_.dp > gpus) {
+        fail("layout.dp",
+             fmt::format("{} x dp {} = {} ranks, the cluster has {} GPUs", product, t_.dp,
+                         replica * t_.dp, gpus),
+             "leave layout.dp out or correct one of them");
+      }
+    } else {
+      if (gpus == 0) {
+        fail("layout.dp", "layout.dp: auto needs to know the number of GPUs",
+             "give cluster.nodes or layout.dp");
+      }
+      if (gpus % replica != 0) {
+        fail("layout.tp", fmt::format("{} GPUs are no multiple of {} = {}", gpus, product, replica),
+             "change the layout or cluster.nodes");
+      }
+      t_.dp = gpus / replica;
+    }
+    t_.ranks = replica * t_.dp;
+    if (t_.ranks > 4'000'000) {
+      fail("layout.dp",
+           fmt::format("{} x dp {} = {} ranks are more than 4000000", product, t_.dp, t_.ranks));
+    }
+    t_.zero = static_cast<int>(p_.integer("layout.zero"));
+    t_.shard = automatic("layout.shard") ? t_.cp * t_.dp : p_.integer("layout.shard");
+    if (t_.dp * t_.cp % t_.shard != 0 || (t_.shard < t_.cp * t_.dp && t_.dp % t_.shard != 0)) {
+      fail("layout.shard", fmt::format("shard {} does not divide dp {}", t_.shard, t_.dp));
+    }
+    if (t_.zero == 0) t_.shard = 1;
+    t_.sequence_parallel = t_.tp > 1 && p_.boolean("layout.sequence_parallel");
+    t_.scatter_gather = p_.boolean("layout.scatter_gather");
+    if (t_.scatter_gather && t_.sequence_parallel) {
+      fail("layout.scatter_gather",
+           "with sequence parallelism every rank already sends its own part",
+           "remove scatter_gather");
+    }
+    t_.context = p_.is_word("layout.context", "ring")         ? ContextKind::ring
+                 : p_.is_word("layout.context", "all-gather") ? ContextKind::all_gather
+                                                              : ContextKind::all_to_all;
+    read_order();
+
+    t_.schedule = p_.is_word("schedule.kind", "gpipe")         ? ScheduleKind::gpipe
+                  : p_.is_word("schedule.kind", "1f1b")        ? ScheduleKind::one_f_one_b
+                  : p_.is_word("schedule.kind", "interleaved") ? ScheduleKind::interleaved
+                                                               : ScheduleKind::split_backward;
+    const bool interleaved = t_.schedule == ScheduleKind::interleaved;
+    t_.vpp = automatic("schedule.chunks") ? (interleaved ? 2 : 1) : p_.integer("schedule.chunks");
+    if (!interleaved && t_.vpp > 1) {
+      fail("schedule.chunks",
+           fmt::format("schedule {} has one chunk per stage, not {}", p_.text("schedule.kind"),
+                       t_.vpp),
+           "use 'kind: interleaved'");
+    }
+    if (interleaved && t_.pp == 1) {
+      fail("schedule.kind", "an interleaved schedule needs more than one stage (layout.pp)");
+    }
+  }
+
+  void read_order() {
+    std::stringstream in(p_.text("layout.order"));
+    for (std::string word; std::getline(in, word, '-');) t_.order.push_back(word);
+    std::vector<std::string> sorted = t_.order;
+    std::sort(sorted.begin(), sorted.end());
+    if (sorted != std::vector<std::string>{"cp", "dp", "ep", "pp", "tp"}) {
+      fail("layout.order",
+           "layout.order '" + p_.text("layout.order") +
+               "' must name tp, cp, ep, dp and pp once each",
+           "for example tp-cp-ep-dp-pp or tp-cp-ep-pp-dp");
+    }
+  }
+
+  void read_batch() {
+    t_.micro_batch = p_.integer("batch.micro");
+    t_.sequence = p_.integer("batch.sequence");
+    t_.steps = p_.integer("steps");
+    const int64_t per = t_.dp * t_.micro_batch;
+    const bool given = !automatic("batch.microbatches");
+    if (given) t_.microbatches = p_.integer("batch.microbatches");
+    if (automatic("batch.global")) {
+      if (!given) t_.microbatches = t_.pp;
+      t_.global_batch = t_.microbatches * per;
+    } else {
+      t_.global_batch = p_.integer("batch.global");
+      const std::string arithmetic =
+          fmt::format("global {} / (dp {} x micro {})", t_.global_batch, t_.dp, t_.micro_batch);
+      if (t_.global_batch % per != 0) {
+        fail("batch.global",
+             fmt::format("{} = {:.6g} is no whole number of micro-batches", arithmetic,
+                         static_cast<double>(t_.global_batch) / static_cast<double>(per)),
+             fmt::format("a multiple of {} works", per));
+      }
+      const int64_t derived = t_.global_batch / per;
+      if (given && t_.microbatches != derived) {
+        fail("batch.microbatches",
+             fmt::format("microbatches = {} = {}, not {}", arithmetic, derived, t_.microbatches),
+             "leave batch.microbatches out or correct one of them");
+      }
+      t_.microbatches = derived;
+    }
+    if (t_.schedule == ScheduleKind::interleaved && t_.microbatches % t_.pp != 0) {
+      fail(
+          "schedule.kind",
+          fmt::format("an interleaved schedule needs a multiple of pp {} micro-batches, not global "
+                      "{} / (dp {} x micro {}) = {}",
+                      t_.pp, t_.global_batch, t_.dp, t_.micro_batch, t_.microbatches));
+    }
+    if (t_.sequence % t_.cp != 0) {
+      fail("batch.sequence",
+           fmt::format("a sequence of {} tokens does not split over cp {}", t_.sequence, t_.cp));
+    }
+    if (t_.sequence_parallel && t_.tokens() % t_.tp != 0) {
+      fail("batch.sequence",
+           fmt::format("micro {} x sequence {} / cp {} = {} tokens do not split over tp {}",
+                       t_.micro_batch, t_.sequence, t_.cp, t_.tokens(), t_.tp),
+           "or set layout.sequence_parallel to false");
+    }
+  }
+
+  void read_precision() {
+    const bool fp8 = p_.is_word("precision.compute", "fp8");
+    t_.gemm_bytes = fp8 ? 1 : 2;
+    const std::string& gradients = p_.text("precision.gradients");
+    t_.gradient_bytes = gradients == "auto"   ? (p_.is_word("precision.compute", "fp16") ? 2 : 4)
+                        : gradients == "fp32" ? 4
+                        : gradients == "bf16" ? 2
+                                              : 1;
+    t_.dispatch_bytes = p_.is_word("precision.dispatch", "fp8") ? 1 : 2;
+    t_.optimizer_bytes = p_.bytes("precision.optimizer").count();
+  }
+
+  void read_rest() {
+    t_.recompute = p_.is_word("recompute", "none")        ? Recompute::none
+                   : p_.is_word("recompute", "selective") ? Recompute::selective
+                                                          : Recompute::full;
+    t_.causal = p_.boolean("causal");
+    t_.bucket_bytes = automatic("gradients.bucket")
+                          ? std::max<int64_t>(40'000'000, 1'000'000 * t_.dp) * t_.gradient_bytes
+                          : p_.bytes("gradients.bucket").count();
+    t_.overlap_gradients = p_.boolean("gradients.overlap");
+    t_.overlap_parameters = p_.boolean("gradients.gather_overlap");
+    t_.prefetch = std::min(p_.integer("gradients.prefetch"), p_.integer("gradients.rate_limit"));
+    t_.expert_sigma = p_.real("experts.sigma");
+    t_.source_sigma = p_.real("experts.source_sigma");
+    t_.capacity = p_.real("experts.capacity");
+    t_.single_kernels = p_.is_word("kernels", "single");
+  }
+
+  void check_shapes() const {
+    const ModelCard& m = t_.model;
+    const auto splits = [&](const char* what, int64_t n) {
+      if (n % t_.tp == 0) return;
+      fail("layout.tp",
+           fmt::format("{} {} of model {} do not split over tp {}", n, what, m.name, t_.tp));
+    };
+    splits("heads", m.heads);
+    if (m.ffn > 0) splits("columns of the MLP", m.ffn);
+    if (m.kv_heads % t_.tp != 0 && t_.tp % m.kv_heads != 0) {
+      fail("layout.tp", fmt::format("{} key-value heads of model {} do not split over tp {}",
+                                    m.kv_heads, m.name, t_.tp));
+    }
+    if (t_.cp > 1 && t_.context == ContextKind::all_to_all && m.heads / t_.tp % t_.cp != 0) {
+      fail("layout.context", fmt::format("all-to-all splits heads {} / tp {} = {} over cp {}",
+                                         m.heads, t_.tp, m.heads / t_.tp, t_.cp));
+    }
+    if (t_.cp > 1 && m.mla() && t_.context != ContextKind::all_gather &&
+        t_.context != ContextKind::ring) {
+      fail("layout.context", "latent attention goes with ring or all-gather");
+    }
+  }
+
+  void check_experts() {
+    const ModelCard& m = t_.model;
+    if (m.experts == 0) {
+      if (t_.ep > 1) {
+        fail("layout.ep", fmt::format("ep {}: model {} has no experts", t_.ep, m.name));
+      }
+      t_.expert_tp = t_.tp;
+      return;
+    }
+    t_.expert_tp = automatic("layout.expert_tp") ? t_.tp : p_.integer("layout.expert_tp");
+    if (m.experts % t_.ep != 0) {
+      fail("layout.ep", fmt::format("{} experts do not split over ep {}", m.experts, t_.ep));
+    }
+    if (m.expert_ffn % t_.expert_tp != 0) {
+      fail("layout.expert_tp", fmt::format("{} columns of an expert do not split over expert_tp {}",
+                                           m.expert_ffn, t_.expert_tp));
+    }
+    const int64_t stage = t_.tp * t_.cp * t_.dp;
+    if (stage % (t_.expert_tp * t_.ep) != 0) {
+      fail("layout.ep",
+           fmt::format("tp {} x cp {} x dp {} = {} ranks of a stage are no multiple of expert_tp "
+                       "{} x ep {} = {}",
+                       t_.tp, t_.cp, t_.dp, stage, t_.expert_tp, t_.ep, t_.expert_tp * t_.ep));
+    }
+    if (t_.tp > 1 && !t_.sequence_parallel) {
+      fail("layout.sequence_parallel", "experts with tensor parallelism need sequence parallelism",
+           "set layout.sequence_parallel to true (Megatron-LM requires it, too)");
+    }
+    // Ranks of a stage must be the same for both kinds of layer.
+    const auto pipeline = std::find(t_.order.begin(), t_.order.end(), "pp");
+    int64_t dense_before = 1;
+    int64_t expert_before = 1;
+    for (auto it = t_.order.begin(); it != pipeline; ++it) {
+      if (*it == "tp") dense_before *= t_.tp, expert_before *= t_.expert_tp;
+      if (*it == "cp") dense_before *= t_.cp;
+      if (*it == "ep") expert_before *= t_.ep;
+      if (*it == "dp") dense_before *= t_.dp, expert_before *= t_.expert_dp();
+    }
+    if (dense_before != expert_before) {
+      fail("layout.order",
+           fmt::format("in order {} a stage's ranks are {} apart in dense layers and {} in experts",
+                       p_.text("layout.order"), dense_before, expert_before),
+           "make tp x cp equal expert_tp x ep or put pp last");
+    }
+    if (t_.shard < t_.cp * t_.dp && t_.zero > 0 && t_.ep > 1) {
+      fail("layout.shard", "hybrid sharding with expert parallelism is not built yet");
+    }
+  }
+
+  void split_layers() {
+    const int64_t stages = t_.pp * t_.vpp;
+    const int64_t layers = t_.model.layers;
+    const std::string text = p_.text("layout.layers");
+    t_.layers_of.assign(static_cast<size_t>(stages), layers / stages);
+    if (text != "auto") {
+      t_.layers_of.clear();
+      std::stringstream in(text);
+      int64_t sum = 0;
+      for (int64_t n = 0; in >> n;) {
+        if (n < 0) fail("layout.layers", "layout.layers '" + text + "' has a negative number");
+        t_.layers_of.push_back(n);
+        sum += n;
+      }
+      if (!in.eof() || static_cast<int64_t>(t_.layers_of.size()) != stages || sum != layers) {
+        fail(
+            "layout.layers",
+            fmt::format("layout.layers '{}' must be {} numbers (pp {} x chunks {}) that sum to the "
+                        "{} layers of model {}",
+                        text, stages, t_.pp, t_.vpp, layers, t_.model.name));
+      }
+      return;
+    }
+    if (layers < stages) {
+      fail("layout.pp", fmt::format("{} layers of model {} are fewer than pp {} x chunks {} = {} "
+                                    "stages",
+                                    layers, t_.model.name, t_.pp, t_.vpp, stages));
+    }
+    const int64_t rest = layers % stages;
+    if (rest == 0) return;
+    if (rest == stages - 1) {  // the output layer counts as one
+      for (int64_t i = 0; i + 1 < stages; ++i) ++t_.layers_of[static_cast<size_t>(i)];
+    } else if (rest == stages - 2) {  // the embedding, too
+      for (int64_t i = 1; i + 1 < stages; ++i) ++t_.layers_of[static_cast<size_t>(i)];
+    } else {
+      const int64_t first = (stages - rest) / 2;
+      for (int64_t i = first; i < first + rest; ++i) ++t_.layers_of[static_cast<size_t>(i)];
+    }
+  }
+
+  const Params& p_;
+  SourcePos pos_;
+  Training t_;
+};
+
+}  // namespace
+
+Training resolve_training(const ModelCard& model, const Params& params, int64_t gpus,
+                          const SourcePos& pos) {
+  try {
+    model.check();
+  } catch (const UserError& e) {
+    throw UserError(pos, e.what());
+  }
+  return Resolver(model, params, pos).resolve(gpus);
+}
+
+}  // namespace trainyard
