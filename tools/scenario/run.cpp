@@ -221,8 +221,10 @@ void engine_notes(const Scenario& s, const Topology& topology, const Note& note)
   }
   if (engine == "stepped") {
     note("engine",
-         "stepped: packets are skipped, the decisions of DCQCN kept; mean completion times within "
-         "1-2 % of packets where it holds (tools/bench stepping, docs/fast-path.md); a run that "
+         "stepped: packets are skipped, the decisions of DCQCN kept; mean completion times "
+         "measured within "
+         "2 % of packets in vendor order, 6 % in the published one (tools/bench stepping); a run "
+         "that "
          "packets would have paused or lost something in ends with an error",
          true);
     note("not modelled",
