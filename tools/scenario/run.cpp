@@ -220,13 +220,13 @@ void engine_notes(const Scenario& s, const Topology& topology, const Note& note)
     return;
   }
   if (engine == "stepped") {
-    note("engine",
-         "stepped: packets are skipped, the decisions of DCQCN kept; mean completion times "
-         "measured within "
-         "2 % of packets in vendor order, 6 % in the published one (tools/bench stepping); a run "
-         "that "
-         "packets would have paused or lost something in ends with an error",
-         true);
+    note(
+        "engine",
+        "stepped: packets are skipped, the decisions of DCQCN kept; mean completion times measured "
+        "within 3 % of packets in vendor order, 6 % in the published one (tools/bench stepping, "
+        "docs/fast-path.md); a run that packets would have paused or lost something in ends with "
+        "an error",
+        true);
     note("not modelled",
          "PFC and losses; marks and notifications are counted as far as they could tell a "
          "controller something new",
