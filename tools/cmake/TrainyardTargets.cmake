@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 
 set(TRAINYARD_LIBRARIES
-    trainyard_sim trainyard_network trainyard_memo trainyard_chakra trainyard_workload
+    trainyard_sim trainyard_network trainyard_stepping trainyard_memo trainyard_chakra trainyard_workload
     trainyard_gpu_replay trainyard_faults trainyard_build_info trainyard_report
     trainyard_scenario trainyard_lint)
 

@@ -960,7 +960,8 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
                     "remove output.telemetry.links or use 'simulation: {engine: packet}'");
   }
   const bool one_path = s.ecmp.kind != "flowlet" && s.ecmp.kind != "spray";
-  if (s.engine.kind != "packet" && (!one_path || s.ecmp.params.integer("qps") > 1)) {
+  if (s.engine.kind != "packet" &&
+      (!one_path || (s.engine.kind != "stepped" && s.ecmp.params.integer("qps") > 1))) {
     // A wrong route is worse than none: these engines give a connection one path.
     throw UserError(s.ecmp.pos,
                     "the " + s.engine.kind +

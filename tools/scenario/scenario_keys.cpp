@@ -241,9 +241,10 @@ std::vector<ModelDoc> all_blocks() {
               "packet",
               "",
               "",
-              {"packet", "flow", "analytic"},
+              {"packet", "flow", "analytic", "stepped"},
               "packet simulates every packet on every link; flow shares links max-min fairly; "
-              "analytic gives every message its route alone; see explain engine",
+              "analytic gives every message its route alone; stepped keeps the decisions of DCQCN "
+              "and skips the packets; see explain engine",
               "DESIGN 5"},
              {"fast_path",
               PT::choice,

@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: MIT
+// Events, senders, NICs and messages.
+#include "memo/stepping/stepped_fabric.h"
+
+#include <algorithm>
+
+#include "sim/errors.h"
+
+namespace trainyard {
+
+// ---------------------------------------------------------------- events
+
+Time SteppedFabric::next_event() const {
+  return events_.empty() ? Time::infinity() : Time::ps(events_.next_time());
+}
+
+Time SteppedFabric::advance(Time limit, std::vector<Completion>& out) {
+  completions_ = &out;
+  const size_t before = out.size();
+  while (!events_.empty() && events_.next_time() <= limit.ps()) {
+    now_ = events_.next_time();
+    run_instant();
+    if (out.size() != before) break;
+  }
+  std::stable_sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
+                   [](const Completion& a, const Completion& b) {
+                     return a.id != b.id ? a.id < b.id : a.what < b.what;
+                   });
+  completions_ = nullptr;
+  if (out.size() == before && limit != Time::infinity()) now_ = std::max(now_, limit.ps());
+  return Time::ps(now_);
+}
+
+void SteppedFabric::run_instant() {
+  while (!events_.empty() && events_.next_time() == now_) {
+    const Event e = events_.pop();
+    const uint32_t index = e.key & ((1U << kKindShift) - 1);
+    ++totals_.events;
+    switch (static_cast<Kind>(e.key >> kKindShift)) {
+      case kStart:
+        on_start(index);
+        break;
+      case kCut:
+        on_cut(index);
+        break;
+      case kIncrease:
+        on_increase(index);
+        break;
+      case kBytes:
+        on_bytes(index);
+        break;
+      case kNotify:
+        on_notify(index, e.arg);
+        break;
+      case kWindow:
+        on_window(index);
+        break;
+      case kSender:
+        on_sender(index);
+        break;
+      case kFront:
+        on_front(index);
+        break;
+      case kLeave:
+        on_leave(index);
+        break;
+      case kPort:
+        on_port(index);
+        break;
+      case kResume:
+        on_resume(index);
+        break;
+      case kArrive:
+        on_last_packet(index);
+        break;
+      case kDelivered:
+        on_delivered(index);
+        break;
+      case kAcknowledged:
+        on_acknowledged(index);
+        break;
+    }
+  }
+  if (stop_ && !declined_.empty()) {
+    throw SimulationError("the stepped engine does not hold for this run: " + declined_ +
+                          "; use 'simulation: {engine: packet}'");
+  }
+}
+
+void SteppedFabric::decline(const std::string& why) {
+  if (declined_.empty()) declined_ = why;
+}
+
+// ---------------------------------------------------------------- senders
+
+SteppedFabric::Wide SteppedFabric::volume_of(const Message& m) const {
+  return static_cast<Wide>(m.bytes + m.packets * config_.header) * 8 * kPsPerSecond;
+}
+
+SteppedFabric::Wide SteppedFabric::last_packet_of(const Message& m) const {
+  const int64_t payload = m.bytes - (m.packets - 1) * config_.payload;
+  return static_cast<Wide>(payload + config_.header) * 8 * kPsPerSecond;
+}
+
+/// Books what was sent up to `at`.
+void SteppedFabric::settle(QueuePair& q, int64_t at) {
+  if (at <= q.since) return;
+  const Wide sent = static_cast<Wide>(q.rate) * (at - q.since);
+  q.left -= sent;
+  carried_ += sent;
+  if (config_.dcqcn.byte_counter > 0 && q.cc.active()) q.until_count -= sent;
+  q.since = at;
+}
+
+void SteppedFabric::on_start(uint32_t mi) {
+  const uint32_t record = messages_[mi].record;
+  const uint32_t qi = open_qp(messages_[mi], records_[record].src, records_[record].dst);
+  Message& m = messages_[mi];
+  QueuePair& q = qps_[qi];
+  m.qp = qi;
+  if (q.unacked++ == 0 && q.increase_running && q.increase_next <= now_) {
+    // Timer periods that passed while nobody looked.
+    const int64_t n = (now_ - q.increase_next) / config_.dcqcn.increase_timer_ps + 1;
+    q.cc.age_increase(config_.dcqcn, n);
+    arm_increase(qi, q.increase_next + n * config_.dcqcn.increase_timer_ps);
+    want(qi);
+  }
+  if (q.head != kNil) {
+    messages_[q.tail].next = mi;
+    q.tail = mi;
+    return;
+  }
+  m.follows = q.last_out || m.packets > 1;
+  settle(q, now_);
+  if (!q.last_out) {
+    overshoot_ -= q.left;
+    q.left = 0;
+    q.since = std::max(q.since, now_);
+  }
+  begin(q, mi);
+  q.tail = mi;
+  q.last_out = false;
+  if (q.active) {
+    schedule(qi);
+    return;
+  }
+  q.active = true;
+  Nic& nic = nics_[q.nic];
+  nic.active.push_back(qi);
+  if (q.window > 0) look_at_window(qi);
+  q.wanted = allowed(q);
+  nic.wanted += q.wanted;
+  share(q.nic, qi);
+}
+
+/// `message` is the next to be sent.
+void SteppedFabric::begin(QueuePair& q, uint32_t mi) {
+  q.head = q.latest = mi;
+  const Wide volume = volume_of(messages_[mi]);
+  q.left += volume;
+  asked_ += volume;
+  q.last = last_packet_of(messages_[mi]);
+}
+
+void SteppedFabric::schedule(uint32_t qi) {
+  QueuePair& q = qps_[qi];
+  if (q.rate == 0) return;
+  const Wide volume = q.last_out ? q.left : q.left - q.last;
+  const Wide ps = volume <= 0 ? 0 : (volume + q.rate - 1) / q.rate;
+  if (ps > kNever - 1 - q.since) {
+    throw UserError("a message of rank " + std::to_string(q.src) +
+                    " would take longer than the clock counts (106 days)");
+  }
+  const int64_t at = std::max(now_, q.since + static_cast<int64_t>(ps));
+  if (config_.dcqcn.byte_counter > 0) count_bytes(qi);
+  if (q.wake == at) return;
+  q.wake = at;
+  events_.push(at, key(kSender, qi), 0);
+}
+
+/// The last packet of a message begins, or has been sent.
+void SteppedFabric::on_sender(uint32_t qi) {
+  QueuePair& q = qps_[qi];
+  if (q.wake != now_) return;
+  q.wake = kNever;
+  settle(q, now_);
+  if (q.last_out) {
+    overshoot_ -= q.left;
+    q.left = 0;
+    q.last_out = false;
+    q.active = false;
+    Nic& nic = nics_[q.nic];
+    nic.active.erase(std::find(nic.active.begin(), nic.active.end(), qi));
+    nic.wanted -= q.wanted;
+    set_rate(qi, 0, false);
+    share(q.nic, kNil);
+    return;
+  }
+  const uint32_t mi = q.head;
+  launch(mi);
+  q.head = messages_[mi].next;
+  if (q.head == kNil) {
+    q.tail = kNil;
+    q.last_out = true;
+  } else {
+    messages_[q.head].follows = true;
+    begin(q, q.head);
+  }
+  schedule(qi);
+}
+
+/// Follows the last packet of a message from here on.
+void SteppedFabric::launch(uint32_t mi) {
+  Message& m = messages_[mi];
+  const QueuePair& q = qps_[m.qp];
+  const Port& p = ports_[hops_[q.forward].port];
+  const int64_t size = m.bytes - (m.packets - 1) * config_.payload + config_.header;
+  m.at = 1;
+  book(m);
+  const int64_t arrival = now_ + send_ps(size, p.rate_bps) + p.delay_ps;
+  events_.push(arrival, key(q.hops == 1 ? kDelivered : kArrive, mi), 0);
+}
+
+/// `next_packet`: from its next packet on; else at once.
+void SteppedFabric::set_rate(uint32_t qi, int64_t rate, bool next_packet) {
+  QueuePair& q = qps_[qi];
+  if (rate == q.rate) return;
+  settle(q, now_);
+  if (q.since <= now_ && next_packet && q.rate > 0) {
+    const Wide rest = q.last_out ? q.left : (q.left - q.last) % full_;
+    if (rest > 0) settle(q, now_ + static_cast<int64_t>((rest + q.rate - 1) / q.rate));
+  }
+  q.rate = rate;
+  send_front(qi, q.since, rate);
+  if (rate > 0) schedule(qi);
+}
+
+/// Whoever is behind the NIC learns that the queue pair sends at another rate from `at` on.
+void SteppedFabric::send_front(uint32_t qi, int64_t at, int64_t rate) {
+  const QueuePair& q = qps_[qi];
+  if (q.hops == 1) {
+    told_receiver(qi, rate);
+    return;
+  }
+  const Port& p = ports_[hops_[q.forward].port];
+  hops_[q.forward + 1].arriving.push(rate);
+  events_.push(at + p.full_ps + p.delay_ps, key(kFront, q.forward + 1), 0);
+}
+
+/// The NIC divides its line among its queue pairs. `changed`: wants another rate.
+void SteppedFabric::share(uint32_t ni, uint32_t changed) {
+  Nic& nic = nics_[ni];
+  const int64_t line = std::max(nic.line / 2, nic.line - nic.acks);
+  const bool was_full = nic.full;
+  nic.full = nic.wanted > line;
+  if (!nic.full && !was_full) {
+    if (changed != kNil) set_rate(changed, std::max<int64_t>(1, qps_[changed].wanted), true);
+    return;
+  }
+  nic.shared_acks = nic.acks;
+  if (nic.active.empty()) return;
+  auto levels = std::move(levels_);  // with a direct link this may be called again below
+  levels.clear();
+  for (const uint32_t qi : nic.active) levels.emplace_back(qps_[qi].wanted, qi);
+  std::sort(levels.begin(), levels.end());
+  int64_t left = line;
+  auto n = static_cast<int64_t>(levels.size());
+  for (const auto& [wanted, qi] : levels) {
+    const int64_t rate = std::max<int64_t>(1, std::min(wanted, left / n));
+    left -= rate;
+    --n;
+    set_rate(qi, rate, qi == changed && rate == wanted);
+  }
+  levels_ = std::move(levels);
+}
+
+/// The rate that controller and window of a queue pair allow.
+int64_t SteppedFabric::allowed(const QueuePair& q) const {
+  const int64_t rate = paced(q.controlled ? q.cc.rate() : q.line);
+  return q.window_rate > 0 ? std::min(rate, q.window_rate) : rate;
+}
+
+/// Controller or window may have moved.
+void SteppedFabric::want(uint32_t qi) {
+  QueuePair& q = qps_[qi];
+  const int64_t rate = allowed(q);
+  if (rate == q.wanted) return;
+  const int64_t before = q.wanted;
+  q.wanted = rate;
+  if (!q.active) return;
+  nics_[q.nic].wanted += rate - before;
+  share(q.nic, qi);
+}
+
+// ---------------------------------------------------------------- controllers
+
+/// Order paper or raise_first: a notification cuts at once.
+void SteppedFabric::on_notify(uint32_t qi, uint32_t notices) {
+  QueuePair& q = qps_[qi];
+  records_[messages_[q.latest].record].cnps += notices;
+  for (; notices > 0; --notices) {
+    q.notices.pop();
+    q.cc.paper_notify(config_.dcqcn, now_);
+    arm_increase(qi, now_ + config_.dcqcn.increase_timer_ps);
+    controller_moved(qi, true);
+  }
+}
+
+/// Vendor order: all that was heard since the last cut counts now.
+void SteppedFabric::on_cut(uint32_t qi) {
+  QueuePair& q = qps_[qi];
+  while (!q.notices.empty() && q.notices.front() <= now_) {
+    ++records_[messages_[q.latest].record].cnps;
+    const int64_t cut = q.cc.vendor_notify(config_.dcqcn, q.notices.pop());
+    if (cut >= 0) q.cut_due = cut;
+  }
+  if (q.cut_due > now_) {
+    if (q.cut_due != kNever) events_.push(q.cut_due, key(kCut, qi), 0);
+    return;
+  }
+  q.cut_due = kNever;
+  q.cc.vendor_cut(config_.dcqcn, now_);
+  arm_increase(qi, now_ + config_.dcqcn.increase_timer_ps);
+  controller_moved(qi, true);
+}
+
+void SteppedFabric::arm_increase(uint32_t qi, int64_t at) {
+  QueuePair& q = qps_[qi];
+  q.increase_running = true;
+  q.increase_next = at;
+  if (q.increase_wake <= at) return;  // an earlier look finds this too
+  q.increase_wake = at;
+  events_.push(at, key(kIncrease, qi), 0);
+}
+
+void SteppedFabric::on_increase(uint32_t qi) {
+  QueuePair& q = qps_[qi];
+  if (q.increase_wake != now_) return;
+  q.increase_wake = kNever;
+  if (q.increase_next > now_) {
+    arm_increase(qi, q.increase_next);
+    return;
+  }
+  if (q.unacked == 0) return;  // on_start() catches up
+  const bool settled = q.cc.recovered();
+  q.cc.increase_by_timer(config_.dcqcn);
+  arm_increase(qi, now_ + config_.dcqcn.increase_timer_ps);
+  if (settled)
+    want(qi);
+  else
+    controller_moved(qi, false);
+}
+
+void SteppedFabric::controller_moved(uint32_t qi, bool cut) {
+  QueuePair& q = qps_[qi];
+  ++totals_.rate_changes;
+  if (rate_sink_ != nullptr) {
+    rate_sink_->push_back({now_, qi, q.src, q.dst, cut, q.cc.rate(), q.cc.target()});
+  }
+  if (cut && config_.dcqcn.byte_counter > 0) {
+    settle(q, now_);
+    q.until_count = static_cast<Wide>(config_.dcqcn.byte_counter) * 8 * kPsPerSecond;
+  }
+  if (q.window > 0 && q.active) look_at_window(qi);
+  want(qi);
+  if (config_.dcqcn.byte_counter > 0) count_bytes(qi);
+}
+
+/// Sets the event of the byte counter.
+void SteppedFabric::count_bytes(uint32_t qi) {
+  QueuePair& q = qps_[qi];
+  if (!q.controlled || !q.cc.active() || q.rate == 0) return;
+  const Wide ps = q.until_count <= 0 ? 0 : (q.until_count + q.rate - 1) / q.rate;
+  if (ps > kNever / 2) return;
+  const int64_t at = std::max(now_, q.since + static_cast<int64_t>(ps));
+  if (q.bytes_wake == at) return;
+  q.bytes_wake = at;
+  events_.push(at, key(kBytes, qi), 0);
+}
+
+void SteppedFabric::on_bytes(uint32_t qi) {
+  QueuePair& q = qps_[qi];
+  if (q.bytes_wake != now_) return;
+  q.bytes_wake = kNever;
+  settle(q, now_);
+  if (q.rate == 0) return;
+  if (q.until_count > 0) {
+    count_bytes(qi);
+    return;
+  }
+  q.until_count += static_cast<Wide>(config_.dcqcn.byte_counter) * 8 * kPsPerSecond;
+  if (q.cc.sent(config_.dcqcn, config_.dcqcn.byte_counter)) controller_moved(qi, false);
+}
+
+/// A window lets its bytes out once per round trip, waiting included.
+void SteppedFabric::look_at_window(uint32_t qi) {
+  QueuePair& q = qps_[qi];
+  int64_t at =
+      now_ + ports_[hops_[q.forward].port].full_ps + ports_[hops_[q.forward].port].delay_ps;
+  if (q.hops > 1) {
+    const Port& p = ports_[hops_[q.forward + 1].port];
+    at = at_receiver(q.forward + 1, at + wait_ps(p, at));
+  }
+  const int64_t rtt = back_at_sender(q, at, false) - now_;
+  int64_t window = q.window;
+  if (config_.window_scales && q.controlled && q.cc.rate() < q.line) {
+    window = std::max<int64_t>(
+        1, static_cast<int64_t>(static_cast<Wide>(window) * q.cc.rate() / q.line));
+  }
+  // A packet leaves as long as a byte of the window is free, so that it is overshot by up to one.
+  const Wide packets = (static_cast<Wide>(window) + config_.payload - 1) / config_.payload;
+  q.window_rate = std::max<int64_t>(1, static_cast<int64_t>(packets * full_ / rtt));
+  if (!q.window_pending) {
+    q.window_pending = true;
+    events_.push(now_ + std::max<int64_t>(rtt / 2, 100'000), key(kWindow, qi), 0);
+  }
+}
+
+void SteppedFabric::on_window(uint32_t qi) {
+  QueuePair& q = qps_[qi];
+  q.window_pending = false;
+  if (!q.active) return;
+  look_at_window(qi);
+  want(qi);
+}
+
+// ---------------------------------------------------------------- messages
+
+/// The last packet of a message is at a switch port.
+void SteppedFabric::on_last_packet(uint32_t mi) {
+  Message& m = messages_[mi];
+  const QueuePair& q = qps_[m.qp];
+  Port& p = ports_[hops_[q.forward + m.at].port];
+  settle(p);
+  const int64_t size =
+      m.follows ? full_bytes_ : m.bytes - (m.packets - 1) * config_.payload + config_.header;
+  const int64_t arrival = now_ + wait_ps(p, now_) + send_ps(size, p.rate_bps) + p.delay_ps;
+  ++m.at;
+  events_.push(arrival, key(m.at == q.hops ? kDelivered : kArrive, mi), 0);
+}
+
+void SteppedFabric::on_delivered(uint32_t mi) {
+  const Message& m = messages_[mi];
+  QueuePair& q = qps_[m.qp];
+  complete(m, Completion::What::delivered);
+  q.last_ack = std::max(q.last_ack, back_at_sender(q, now_, false));
+  events_.push(q.last_ack, key(kAcknowledged, mi), 0);
+}
+
+void SteppedFabric::on_acknowledged(uint32_t mi) {
+  const Message& m = messages_[mi];
+  QueuePair& q = qps_[m.qp];
+  --q.unacked;
+  complete(m, Completion::What::acknowledged);
+}
+
+}  // namespace trainyard
