@@ -215,7 +215,7 @@ TEST_F(ScenarioTest, EveryKeyOfTheGrammarIsBuiltOrRefusedByName) {
       {"simulation: {engine: analytic, nic_serialization: true}\n", "", 0},
       {"simulation:\n  engine: ns3\n", "simulation.engine: ns3", 2},
       {"simulation: {fast_path: none}\n", "", 0},
-      {"simulation:\n  fast_path: exact\n", "simulation.fast_path: exact", 2},
+      {"simulation: {fast_path: exact, memo: off}\n", "", 0},
       {"simulation:\n  fast_path: fast\n", "simulation.fast_path: fast", 2},
       {"simulation:\n  audit: {budget: 10%}\n", "simulation.audit", 2},
       {"simulation: {seeds: 1}\n", "", 0},

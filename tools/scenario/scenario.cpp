@@ -790,8 +790,8 @@ void read_simulation(Block& root, Scenario& s) {
   list_setting(s, "simulation.engine", engine, b.origin("engine"));
   list_settings(s, "simulation.", s.engine.params);
   list_setting(s, "simulation.fast_path", fast, b.origin("fast_path"));
-  if (fast != "none") {
-    for (const Params* p : {&domains, &memo, &jumps, &memo_limit}) list_settings(s, "simulation.", *p);
+  for (const Params* p : {&domains, &memo, &jumps, &memo_limit}) {
+    list_settings(s, "simulation.", *p);
   }
   list_settings(s, "simulation.", seeds);
   list_settings(s, "simulation.", threads);
