@@ -394,8 +394,8 @@ void read_fabric(Block& root, Scenario& s) {
           read_pinned_routes(relative_to(s.base_dir, p.text("routes")), p.origin("routes").pos);
     }
     if (s.pinned.empty()) {
-      throw UserError(s.ecmp.pos, "load_balancing: pinned needs routes",
-                      "give a list or a file: routes: routes.csv; or use kind: source-routed");
+      s.warnings.push_back("load_balancing: pinned without routes: all queue pairs go by 'rest', " +
+                           p.text("rest"));
     }
   }
   s.transport.category = "transport";
