@@ -29,6 +29,9 @@ constexpr uint32_t kNone = MessagePlan::kNone;
 // Blocks of several steps of the ring share a message inside a server until it has this size.
 constexpr int64_t kScaleUpMessage = 256 * 1024;
 constexpr uint32_t kMaxScaleUpMessages = 8;
+// With few servers blocks are large: they are cut into slices, so that the phases overlap.
+constexpr int64_t kSliceBytes = 256 * 1024;
+constexpr uint32_t kMaxSlices = 16;
 
 bool reduces_only(CollectiveKind k) {
   return k == CollectiveKind::reduce_scatter || k == CollectiveKind::reduce_scatter_block;
@@ -70,18 +73,41 @@ class Levels {
         owners_(layout_),
         n_(layout_.members()),
         servers_(layout_.server_count()),
-        block_(owners_.count(), std::vector<int64_t>(servers_, 0)),
-        complete_(servers_, std::vector<std::vector<uint32_t>>(owners_.count())),
-        plan_(n_) {
-    if (!gathers_only() && !reduces_only(r.kind)) {
-      const int64_t parts = int64_t{owners_.count()} * servers_;
-      for (uint32_t q = 0; q < owners_.count(); ++q) {
-        for (uint32_t t = 0; t < servers_; ++t)
-          block_[q][t] = part_of(r.bytes, parts, q * servers_ + t);
-      }
-    } else {
+        plan_(n_) {}
+
+  MessagePlan make() {
+    // What is shared by all: a block of an all-reduce, a shard of a member.
+    const bool shards = gathers_only() || reduces_only(r_.kind);
+    const int64_t parts = shards ? n_ : int64_t{owners_.count()} * servers_;
+    const int64_t smallest = gathers_only() ? r_.bytes : r_.bytes / parts;
+    const uint32_t most = servers_ == 1 ? 1 : std::max(1U, kMaxSlices / servers_);
+    slices_ = static_cast<uint32_t>(std::clamp<int64_t>(smallest / kSliceBytes, 1, most));
+    for (slice_ = 0; slice_ < slices_; ++slice_) pass();
+    return std::move(plan_);
+  }
+
+ private:
+  [[nodiscard]] bool gathers_only() const { return r_.kind == CollectiveKind::all_gather; }
+  [[nodiscard]] int64_t sliced(int64_t bytes) const { return part_of(bytes, slices_, slice_); }
+  [[nodiscard]] int64_t shard(uint32_t m) const {
+    return sliced(gathers_only() ? r_.bytes : part_of(r_.bytes, n_, m));
+  }
+
+  /// All phases of one slice.
+  void pass() {
+    block_.assign(owners_.count(), std::vector<int64_t>(servers_, 0));
+    complete_.assign(servers_, std::vector<std::vector<uint32_t>>(owners_.count()));
+    pieces_.clear();
+    if (gathers_only() || reduces_only(r_.kind)) {
       for (uint32_t m = 0; m < n_; ++m) {
         block_[owners_.lane_of[m]][layout_.server_of[m]] += shard(m);
+      }
+    } else {
+      const int64_t parts = int64_t{owners_.count()} * servers_;
+      for (uint32_t q = 0; q < owners_.count(); ++q) {
+        for (uint32_t t = 0; t < servers_; ++t) {
+          block_[q][t] = sliced(part_of(r_.bytes, parts, int64_t{q} * servers_ + t));
+        }
       }
     }
     for (const auto& lane : block_) {
@@ -91,9 +117,6 @@ class Levels {
           static_cast<uint32_t>(std::clamp<int64_t>(sum / kScaleUpMessage, 1, kMaxScaleUpMessages));
       pieces_.push_back(std::min(wanted, servers_));
     }
-  }
-
-  MessagePlan make() {
     if (gathers_only()) {
       hand_over();
     } else {
@@ -104,14 +127,11 @@ class Levels {
     } else {
       gather();
     }
-    return std::move(plan_);
   }
+  /// Slices follow each other in either direction without waiting for the other one.
+  static uint32_t inward(uint32_t q) { return 2 * q; }
+  static uint32_t outward(uint32_t q) { return 2 * q + 1; }
 
- private:
-  [[nodiscard]] bool gathers_only() const { return r_.kind == CollectiveKind::all_gather; }
-  [[nodiscard]] int64_t shard(uint32_t m) const {
-    return gathers_only() ? r_.bytes : part_of(r_.bytes, n_, m);
-  }
   /// The message inside a server that holds the block of step `i` of the ring.
   [[nodiscard]] uint32_t piece_of(uint32_t q, uint32_t i) const {
     return static_cast<uint32_t>(uint64_t{i} * pieces_[q] / servers_);
@@ -137,7 +157,8 @@ class Levels {
         local[s][q].resize(sizes.size());
         for (size_t piece = 0; piece < sizes.size(); ++piece) {
           for (const uint32_t m : layout_.servers[s]) {
-            if (m != owner) local[s][q][piece].push_back(plan_.add(m, owner, sizes[piece], q));
+            if (m != owner)
+              local[s][q][piece].push_back(plan_.add(m, owner, sizes[piece], inward(q)));
           }
         }
       }
@@ -150,8 +171,9 @@ class Levels {
           std::vector<uint32_t> after = local[s][q][piece_of(q, i)];
           after.push_back(before[s]);
           const uint32_t next = (s + 1) % servers_;
-          came[next] = plan_.add(owners_.of[s][q], owners_.of[next][q],
-                                 block_[q][(s + 2 * servers_ - 1 - i) % servers_], q, after);
+          came[next] =
+              plan_.add(owners_.of[s][q], owners_.of[next][q],
+                        block_[q][(s + 2 * servers_ - 1 - i) % servers_], inward(q), after);
         }
       }
       for (uint32_t s = 0; s < servers_; ++s) {
@@ -167,7 +189,7 @@ class Levels {
       const uint32_t s = layout_.server_of[m];
       const uint32_t q = owners_.lane_of[m];
       if (!owners_.owns(s, m))
-        complete_[s][q].push_back(plan_.add(m, owners_.of[s][q], shard(m), q));
+        complete_[s][q].push_back(plan_.add(m, owners_.of[s][q], shard(m), inward(q)));
     }
   }
   /// And come back from it after a reduce-scatter.
@@ -175,7 +197,8 @@ class Levels {
     for (uint32_t m = 0; m < n_; ++m) {
       const uint32_t s = layout_.server_of[m];
       const uint32_t q = owners_.lane_of[m];
-      if (!owners_.owns(s, m)) plan_.add(owners_.of[s][q], m, shard(m), q, complete_[s][q]);
+      if (!owners_.owns(s, m))
+        plan_.add(owners_.of[s][q], m, shard(m), outward(q), complete_[s][q]);
     }
   }
 
@@ -188,7 +211,8 @@ class Levels {
           const uint32_t next = (s + 1) % servers_;
           const auto after = i == 0 ? complete_[s][q] : std::vector<uint32_t>{came[s][i - 1]};
           came[next].push_back(plan_.add(owners_.of[s][q], owners_.of[next][q],
-                                         block_[q][(s + servers_ - i) % servers_], q, after));
+                                         block_[q][(s + servers_ - i) % servers_], outward(q),
+                                         after));
         }
       }
       for (uint32_t s = 0; s < servers_; ++s) spread(q, s, came[s]);
@@ -206,7 +230,7 @@ class Levels {
         if (m == owner) continue;
         // A member does not need back what it handed over.
         const bool own = gathers_only() && piece == 0 && owners_.lane_of[m] == q;
-        plan_.add(owner, m, sizes[piece] - (own ? shard(m) : 0), q, after[piece]);
+        plan_.add(owner, m, sizes[piece] - (own ? shard(m) : 0), outward(q), after[piece]);
       }
     }
   }
@@ -215,6 +239,8 @@ class Levels {
   GroupLayout layout_;
   Owners owners_;
   uint32_t n_, servers_;
+  uint32_t slices_ = 1, slice_ = 0;
+  // Of this slice.
   std::vector<std::vector<int64_t>> block_;  // by lane and server
   std::vector<uint32_t> pieces_;             // by lane: messages of a pair inside a server
   // By server and lane: messages after which the owner has the whole of the block of its server.
