@@ -75,18 +75,22 @@ std::shared_ptr<const CallPlan> CallPlanBook::plan(const HostedCall& call) {
 }
 
 std::pair<CallPlanBook::Key, Hash128> CallPlanBook::key_of(const HostedCall& call) {
-  Key key{call.algorithm, call.request.kind, call.request.bytes, {}};
-  std::map<uint32_t, uint32_t> number;
+  Key key{call.algorithm, call.request.kind, call.request.bytes, {}, {}};
+  const auto& placement = call.request.placement;
+  std::map<uint32_t, uint32_t> servers, rails;
+  const auto number = [](std::map<uint32_t, uint32_t>& known, uint32_t what) {
+    return known.emplace(what, static_cast<uint32_t>(known.size())).first->second;
+  };
   for (const uint32_t m : *call.request.members) {
-    const uint32_t server = call.request.placement.node_of(m);
-    key.servers.push_back(
-        number.emplace(server, static_cast<uint32_t>(number.size())).first->second);
+    key.servers.push_back(number(servers, placement.node_of(m)));
+    if (placement.rail) key.rails.push_back(number(rails, placement.rail_of(m)));
   }
   Hash128 digest;
   digest.add(reinterpret_cast<uintptr_t>(key.algorithm));  // the same for the whole run
   digest.add(static_cast<uint64_t>(key.kind));
   digest.add_signed(key.bytes);
   for (const uint32_t server : key.servers) digest.add(server);
+  for (const uint32_t rail : key.rails) digest.add(rail);
   return {std::move(key), digest};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Which members of a collective talk to each other, found by running it on a network that takes no
-// time. Depends on the algorithm, kind, bytes, number of members and who shares a server with whom,
-// not on who they are.
+// time. Depends on the algorithm, kind, bytes, number of members and who shares a server or a rail
+// with whom, not on who they are.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "sim/hash128.h"
 #include "sim/collective_host.h"
+#include "sim/hash128.h"
 
 namespace trainyard {
 
@@ -41,6 +41,7 @@ class CallPlanBook {
     CollectiveKind kind;
     int64_t bytes;
     std::vector<uint32_t> servers;  // of the members, numbered in order of appearance
+    std::vector<uint32_t> rails;    // the same
     auto operator<=>(const Key&) const = default;
   };
   static std::pair<Key, Hash128> key_of(const HostedCall& call);

@@ -13,10 +13,12 @@
 
 namespace trainyard {
 
-/// Where ranks are: the server (scale-up domain) of each.
+/// Where ranks are: the server (scale-up domain) of each, and the rail of its NIC.
 struct Placement {
   std::shared_ptr<const std::vector<uint32_t>> server;  ///< rank -> server; null: one rank each
+  std::shared_ptr<const std::vector<uint32_t>> rail = nullptr;  ///< rank -> rail; null: not known
   [[nodiscard]] uint32_t node_of(uint32_t rank) const { return server ? (*server)[rank] : rank; }
+  [[nodiscard]] uint32_t rail_of(uint32_t rank) const { return rail ? (*rail)[rank] : 0; }
 };
 
 /// One call of a collective on a communicator of at least two members.
@@ -79,9 +81,14 @@ class CollectiveAlgorithm {
   virtual ~CollectiveAlgorithm() = default;
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual bool supports(CollectiveKind kind) const = 0;
+  /// Whether it can run this very call of a kind that it supports.
+  [[nodiscard]] virtual bool serves(const CollectiveRequest& /*request*/) const { return true; }
+  /// What it sends, to whom and when may depend on kind, bytes, sizes, the number of members, and
+  /// which of them share servers and rails; never on rank, server or rail numbers themselves.
   [[nodiscard]] virtual std::unique_ptr<CollectiveRun> begin(
       const CollectiveRequest& request) const = 0;
-  /// Payload bytes that one member sends: the closed form that the run must match.
+  /// Payload bytes that one member sends, the mean where members differ: the closed form that the
+  /// run must match.
   [[nodiscard]] virtual int64_t sent_per_member(const CollectiveRequest& request) const = 0;
 };
 

@@ -119,6 +119,7 @@ class Admitted final : public CollectiveAlgorithm {
       : inner_(std::move(inner)), terms_(terms) {}
   [[nodiscard]] std::string name() const override { return inner_->name(); }
   [[nodiscard]] bool supports(CollectiveKind k) const override { return inner_->supports(k); }
+  [[nodiscard]] bool serves(const CollectiveRequest& r) const override { return inner_->serves(r); }
   [[nodiscard]] std::unique_ptr<CollectiveRun> begin(const CollectiveRequest& r) const override {
     return std::make_unique<AdmittedRun>(inner_->begin(r), terms_, r);
   }

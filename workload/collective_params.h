@@ -13,7 +13,8 @@ namespace trainyard {
 /// The `collectives` block of a scenario, shared by all algorithms.
 const std::vector<ParamSpec>& collective_params();
 
-/// Picks by `algorithm`; with auto, the first registered algorithm that supports the kind.
+/// Picks by `algorithm` where it can run the call, else what auto means. Reads custom traces.
+/// Throws UserError for names that are not known, or known but not for the kind.
 std::unique_ptr<CollectiveSelector> make_collective_selector(const Params& params);
 
 }  // namespace trainyard

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <utility>
+
 #include "sim/errors.h"
 #include "sim/registry.h"
 #include "workload/admission.h"
@@ -6,16 +9,32 @@
 
 namespace trainyard {
 
-const std::vector<ParamSpec>& collective_params() {
+namespace {
+
+/// As in `algorithm: {KIND: NAME}`. Reduce-scatter stands for its block form, too.
+constexpr std::pair<const char*, CollectiveKind> kKinds[] = {
+    {"all_reduce", CollectiveKind::all_reduce}, {"all_gather", CollectiveKind::all_gather},
+    {"all_to_all", CollectiveKind::all_to_all}, {"barrier", CollectiveKind::barrier},
+    {"broadcast", CollectiveKind::broadcast},   {"gather", CollectiveKind::gather},
+    {"reduce", CollectiveKind::reduce},         {"reduce_scatter", CollectiveKind::reduce_scatter},
+    {"scatter", CollectiveKind::scatter},
+};
+
+/// What auto means, in order.
+constexpr const char* kUsual[] = {"ring", "direct", "chain", "star"};
+
+std::vector<ParamSpec> make_specs() {
   using PT = ParamType;
-  static const std::vector<ParamSpec> specs = {
+  std::vector<ParamSpec> specs = {
       {"algorithm",
-       PT::choice,
+       PT::text,
        "auto",
        "",
        "",
-       {"auto", "ring", "direct"},
-       "algorithm where it supports the collective; auto: ring, all-to-all direct",
+       {},
+       "name of an algorithm (trainyard explain collective) for the collectives that it supports, "
+       "or names by kind: {all_reduce: tree, all_to_all: pairwise}; auto: ring, all-to-all direct, "
+       "broadcast and reduce chain, gather and scatter star",
        "DESIGN 4"},
       {"protocol",
        PT::choice,
@@ -31,8 +50,35 @@ const std::vector<ParamSpec>& collective_params() {
        "1",
        "64",
        {"auto"},
-       "parallel rings; auto: one per member of a server, 1 inside a server",
+       "parallel rings, or pairs of trees; auto: one per member of a server (trees: per rail that "
+       "all servers have), 1 inside a server",
        "DESIGN 4"},
+      {"chunk",
+       PT::bytes,
+       "auto",
+       "1KiB",
+       "1GiB",
+       {"auto"},
+       "tree: piece that is passed on as a whole; auto: 256 KiB, or more so that there are at most "
+       "64 a tree",
+       "NCCL: half of 4 MiB / 8"},
+      {"custom",
+       PT::text,
+       "",
+       "",
+       "",
+       {},
+       "algorithm custom: Chakra traces, one per member, as prefix, folder or pattern with {rank}",
+       "formats 5.1"},
+      {"custom_size",
+       PT::bytes,
+       "auto",
+       "1B",
+       "",
+       {"auto"},
+       "algorithm custom: bytes of the collective that the traces are written for; messages scale "
+       "with the call. auto: sizes as written",
+       "formats 5.1"},
       {"cross_nic",
        PT::integer,
        "0",
@@ -109,14 +155,64 @@ const std::vector<ParamSpec>& collective_params() {
        "a collective that lasts longer than this fails the run",
        "NCCL default in PyTorch"},
   };
+  for (const auto& kind : kKinds) {
+    specs.push_back({std::string("algorithm.") + kind.first,
+                     PT::text,
+                     "",
+                     "",
+                     "",
+                     {},
+                     "algorithm of this kind of collective, in place of one word for all",
+                     "DESIGN 4"});
+  }
+  return specs;
+}
+
+}  // namespace
+
+const std::vector<ParamSpec>& collective_params() {
+  static const std::vector<ParamSpec> specs = make_specs();
   return specs;
 }
 
 namespace {
 
+/// The algorithm that `params` name for `kind`, "auto" when none; by_kind: it is named for this
+/// kind alone.
+std::string wanted(const Params& params, CollectiveKind kind, bool* by_kind = nullptr) {
+  if (kind == CollectiveKind::reduce_scatter_block) kind = CollectiveKind::reduce_scatter;
+  for (const auto& k : kKinds) {
+    if (k.second != kind) continue;
+    const std::string& name = params.text(std::string("algorithm.") + k.first);
+    if (by_kind != nullptr) *by_kind = !name.empty();
+    if (!name.empty()) return name;
+  }
+  return params.text("algorithm");
+}
+
+void check_name(const Params& params, const std::string& key) {
+  const std::string& name = params.text(key);
+  const SourcePos pos = params.origin(key).pos;
+  std::vector<std::string> known = Registry::instance().names("collective");
+  if (name == "auto" || std::find(known.begin(), known.end(), name) != known.end()) return;
+  std::string list = "auto";
+  for (const std::string& k : known) list += ", " + k;
+  throw UserError(pos, "collectives." + key + ": '" + name + "' is not one of: " + list);
+}
+
 class Selector final : public CollectiveSelector {
  public:
-  explicit Selector(const Params& params) : preferred_(params.text("algorithm")) {
+  explicit Selector(const Params& params) {
+    check_name(params, "algorithm");
+    if (params.is_word("algorithm", "custom")) {
+      throw UserError(params.origin("algorithm").pos,
+                      "collectives.algorithm: custom traces are of one kind of collective",
+                      "write 'algorithm: {all_reduce: custom}'");
+    }
+    for (const auto& kind : kKinds) {
+      const std::string key = std::string("algorithm.") + kind.first;
+      if (!params.text(key).empty()) check_name(params, key);
+    }
     const bool credits = params.is_word("admission", "credits");
     if (credits && !params.is_word("window", "auto")) {
       throw UserError(params.origin("window").pos,
@@ -128,25 +224,57 @@ class Selector final : public CollectiveSelector {
       if (credits) algorithm = admit_by_credits(std::move(algorithm), params);
       algorithms_.push_back(std::move(algorithm));
     }
+    for (size_t k = 0; k < kKindCount; ++k) {
+      const auto kind = static_cast<CollectiveKind>(k);
+      bool by_kind = false;
+      const CollectiveAlgorithm* preferred = find(wanted(params, kind, &by_kind), kind);
+      if (preferred == nullptr && by_kind && wanted(params, kind) != "auto") refuse(params, kind);
+      if (preferred != nullptr) order_[k].push_back(preferred);
+      for (const char* name : kUsual) {
+        const CollectiveAlgorithm* usual = find(name, kind);
+        if (usual != nullptr && usual != preferred) order_[k].push_back(usual);
+      }
+    }
   }
 
   [[nodiscard]] const CollectiveAlgorithm& choose(const CollectiveRequest& request) const override {
-    const CollectiveAlgorithm* found = nullptr;
-    for (const auto& a : algorithms_) {
-      if (!a->supports(request.kind)) continue;
-      if (found == nullptr || a->name() == preferred_) found = a.get();
+    for (const CollectiveAlgorithm* a : order_[static_cast<size_t>(request.kind)]) {
+      if (a->serves(request)) return *a;
     }
-    if (found == nullptr) {
-      throw UserError(
-          std::string("collective ") + collective_name(request.kind) + " is not built yet",
-          "see 'trainyard explain collective'");
-    }
-    return *found;
+    throw UserError(
+        std::string("collective ") + collective_name(request.kind) + " is not built yet",
+        "see 'trainyard explain collective'");
   }
 
  private:
-  std::string preferred_;
+  static constexpr size_t kKindCount = static_cast<size_t>(CollectiveKind::barrier) + 1;
+
+  [[nodiscard]] const CollectiveAlgorithm* find(const std::string& name,
+                                                CollectiveKind kind) const {
+    for (const auto& a : algorithms_) {
+      if (a->name() == name && a->supports(kind)) return a.get();
+    }
+    return nullptr;
+  }
+
+  [[noreturn]] void refuse(const Params& params, CollectiveKind kind) const {
+    std::string list = "auto";
+    for (const auto& a : algorithms_) {
+      if (a->supports(kind)) list += ", " + a->name();
+    }
+    const char* word = "";
+    for (const auto& k : kKinds) {
+      if (k.second == kind) word = k.first;
+    }
+    const std::string key = std::string("algorithm.") + word;
+    const bool custom = params.text(key) == "custom";
+    throw UserError(params.origin(key).pos,
+                    "collectives." + key + ": '" + params.text(key) + "' is no algorithm for it",
+                    custom ? "give the traces of it as collectives.custom" : "use one of: " + list);
+  }
+
   std::vector<std::unique_ptr<CollectiveAlgorithm>> algorithms_;
+  std::vector<const CollectiveAlgorithm*> order_[kKindCount];  // what to try
 };
 
 }  // namespace

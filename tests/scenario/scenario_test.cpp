@@ -302,6 +302,8 @@ TEST_F(ScenarioTest, UnknownKeysOfEveryBlockNameLineKnownKeysAndNearMiss) {
       {"traffic:\n- pattern: incast\n  sizes: 1MiB\n", 3, "sizes", "size", "fan_in"},
       {"traffic:\n- pattern: incast\n- pattern: outcast\n  dst: 1\n", 4, "dst", nullptr, "size"},
       {"collectives:\n  algoritm: ring\n", 2, "algoritm", "algorithm", "channels"},
+      {"collectives:\n  algorithm: {\n    allreduce: ring}\n", 3, "allreduce", "all_reduce",
+       "barrier"},
       {"compute:\n  modl: trace\n", 2, "modl", "model", "efficiency"},
       {"simulation:\n  engin: packet\n", 2, "engin", "engine", "fast_path"},
       {"output:\n  dirr: x\n", 2, "dirr", "dir", "telemetry"},
@@ -406,7 +408,7 @@ TEST_F(ScenarioTest, WrongTypesAndRangesAreRefusedWithTheirLine) {
       {"traffic:\n- {pattern: incast, size: 0B}\n", 2, "is outside 1B"},
       {"traffic:\n- {pattern: incast, fan_in: 0}\n", 2, "is outside 1"},
       {"collectives:\n  channels: 65\n", 2, "is outside 1 to 64"},
-      {"collectives:\n  algorithm: tree\n", 2, "is not one of: auto, ring, direct"},
+      {"collectives:\n  algorithm: bee\n", 2, "is not one of: auto, chain, custom, direct"},
       {"collectives:\n  admission: grants\n", 2, "is not one of: none, credits"},
       {"collectives:\n  outstanding: 0\n", 2, "is outside 1"},
       {"collectives:\n  cts_class: fast\n", 2, "is not one of: control, data"},
@@ -449,6 +451,33 @@ TEST_F(ScenarioTest, UnknownNamesListTheKnownOnes) {
     EXPECT_EQ(m.rfind("s.yaml:" + std::to_string(row.line) + ": unknown ", 0), 0U) << row.text << m;
     EXPECT_TRUE(has(m, row.message)) << row.text << m;
   }
+}
+
+TEST_F(ScenarioTest, AlgorithmsOfCollectivesByWordAndByKind) {
+  EXPECT_TRUE(has(problem("collectives:\n  algorithm: rng\n"), "s.yaml:2: "));
+  EXPECT_TRUE(has(problem("collectives:\n  algorithm: rng\n"), "halving-doubling"));
+  const std::string wrong = problem("collectives:\n  algorithm:\n    all_to_all: tree\n");
+  EXPECT_TRUE(has(wrong, "s.yaml:3: ")) << wrong;
+  EXPECT_TRUE(has(wrong, "hierarchical, pairwise")) << wrong;
+  const std::string text =
+      "cluster: {nodes: 2, gpus_per_node: 2}\n"
+      "traffic:\n"
+      "  - {pattern: collective, collective: all-reduce, size: 64KiB}\n"
+      "  - {pattern: collective, collective: all-to-all, size: 64KiB}\n"
+      "  - {pattern: collective, collective: all-gather, size: 64KiB}\n"
+      "collectives: {algorithm: {all_reduce: tree, all_to_all: hierarchical}}\n";
+  const auto algorithms = [&](const std::vector<std::string>& settings) {
+    std::string out;
+    for (const auto& c : run_scenario(load(text, settings)).collectives) out += c.algorithm + " ";
+    return out;
+  };
+  EXPECT_EQ("tree hierarchical ring ", algorithms({}));
+  EXPECT_EQ("tree pairwise ring ", algorithms({"collectives.algorithm.all_to_all=pairwise"}));
+  EXPECT_EQ("halving-doubling direct halving-doubling ",
+            algorithms({"collectives.algorithm=halving-doubling"}));
+  // Paths stand relative to the scenario.
+  EXPECT_TRUE(has(problem("collectives:\n  algorithm: {all_reduce: custom}\n  custom: mine/ar\n"),
+                  "mine/ar: no such file or folder"));
 }
 
 TEST_F(ScenarioTest, NothingToSimulateIsAnError) {

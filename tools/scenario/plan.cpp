@@ -17,6 +17,7 @@
 #include "tools/scenario/run.h"
 #include "tools/scenario/training_figures.h"
 #include "workload/collective_params.h"
+#include "workload/placement.h"
 
 namespace trainyard {
 namespace {
@@ -349,7 +350,7 @@ ClassOps class_ops(const OpGraph& graph) {
 void add_job(const Scenario& s, const Job& job, const Topology& topology,
              const PacketConfig& config, Ledger& ledger, Plan& plan) {
   const auto selector = make_collective_selector(s.collectives);
-  const Placement placement{std::make_shared<std::vector<uint32_t>>(topology.servers())};
+  const Placement placement = placement_on(topology);
   std::map<const OpGraph*, ClassOps> classes;
   // The first member of a communicator stands for all of them. Queue pairs open in the order of
   // the run as far as that is known before it: by issue order.

@@ -22,6 +22,7 @@
 #include "workload/chakra_importer.h"
 #include "workload/collective_params.h"
 #include "workload/generator/generate.h"
+#include "workload/placement.h"
 #include "workload/traffic.h"
 
 namespace trainyard {
@@ -621,7 +622,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     ProgressGate progress(hooks, fabric, ops);
     TimelineOptions options;
     options.complete_at_receiver = config.complete_at_receiver;
-    options.placement.server = std::make_shared<std::vector<uint32_t>>(topology.servers());
+    options.placement = placement_on(topology);
     options.eager_sends = s.eager_sends;
     options.collective_timeout = s.collectives.time("timeout");
     options.traffic_class = static_cast<uint8_t>(s.collectives.integer("class"));

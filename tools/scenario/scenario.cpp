@@ -138,16 +138,20 @@ class Block {
     for (const auto& e : map.entries) {
       if (prefix.empty() && taken_.count(e.key) != 0) continue;
       const std::string name = prefix + e.key;
+      const bool inner = std::any_of(params.names().begin(), params.names().end(),
+                                     [&](const auto& n) { return n.rfind(name + ".", 0) == 0; });
       if (params.has_spec(name)) {
         if (e.value.kind == Kind::null) continue;
+        if (e.value.kind == Kind::map && inner) {
+          fill_from(e.value, name + ".", params);
+          continue;
+        }
         if (e.value.kind != Kind::scalar) {
           throw UserError(e.value.origin.pos, full(name) + " must be one value");
         }
         params.set(name, e.value.text, e.value.origin);
         continue;
       }
-      const bool inner = std::any_of(params.names().begin(), params.names().end(),
-                                     [&](const auto& n) { return n.rfind(name + ".", 0) == 0; });
       if (inner && e.value.kind == Kind::map) {
         fill_from(e.value, name + ".", params);
         continue;
@@ -667,9 +671,10 @@ void read_memory(Block& root, Scenario& s) {
     s.warnings.push_back(problem);
     return;
   }
-  throw UserError(s.workload_pos, problem,
-                  "raise layout.tp, pp or zero, lower batch.micro, or recompute; 'memory: {headroom: "
-                  "off}' runs it all the same");
+  throw UserError(
+      s.workload_pos, problem,
+      "raise layout.tp, pp or zero, lower batch.micro, or recompute; 'memory: {headroom: "
+      "off}' runs it all the same");
 }
 
 void read_traffic(Block& root, Scenario& s) {
@@ -909,8 +914,7 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   s.seed = static_cast<uint64_t>(seed.integer("seed"));
   list_setting(s, "name", s.name, b.origin("name"));
   list_settings(s, "", seed);
-  for (const char* key :
-       {"reliability", "check", "sweep", "jobs", "storage", "cost", "solve"}) {
+  for (const char* key : {"reliability", "check", "sweep", "jobs", "storage", "cost", "solve"}) {
     b.refuse(key);
   }
   read_cluster(b, s);
@@ -924,6 +928,13 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   Block collectives = b.block("collectives");
   s.collectives = Params(collective_params());
   collectives.fill(s.collectives);
+  if (const std::string& custom = s.collectives.text("custom"); !custom.empty()) {
+    const Origin& origin = s.collectives.origin("custom");
+    if (origin.kind == Origin::Kind::user) {
+      s.collectives.set("custom", relative_to(s.base_dir, custom), Origin(origin));
+    }
+  }
+  make_collective_selector(s.collectives);  // refuses what it does not know
   list_settings(s, "collectives.", s.collectives);
   check_traffic(s);
 
