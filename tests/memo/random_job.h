@@ -253,7 +253,8 @@ inline Outcome run_case(const RandomCase& c, Way way) {
   if (c.algorithm != "auto") collectives.set("algorithm", c.algorithm, {});
   const auto selector = make_collective_selector(collectives);
   const auto compute =
-      Registry::instance().factory<ComputeFactory>("compute", "trace")(Params(), DeviceCard());
+      Registry::instance().factory<ComputeFactory>("compute", "trace")(
+          Params(), {DeviceCard(), "", {}});
   TimelineOptions options;
   options.placement.server = std::make_shared<std::vector<uint32_t>>(c.topology.servers());
   options.eager_sends = true;

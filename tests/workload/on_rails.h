@@ -25,7 +25,7 @@ inline std::unique_ptr<ComputeModel> make_compute(const std::string& kind,
   const auto& r = Registry::instance();
   Params params(r.get("compute", kind).params);
   if (params.has_spec("efficiency")) params.set("efficiency", efficiency, {});
-  return r.factory<ComputeFactory>("compute", kind)(params, kH100);
+  return r.factory<ComputeFactory>("compute", kind)(params, {kH100, "", {}});
 }
 
 class AllSpans final : public Recorder {

@@ -180,6 +180,14 @@ void training(const Result& result, std::string& out) {
   }
 }
 
+void energy(const Result& result, std::string& out) {
+  if (result.energy.empty()) return;
+  out += "\nEnergy and cost\n";
+  for (const TrainingFigure& f : result.energy) {
+    if (!f.label.empty()) figure(f.label, printable(f.text), out);
+  }
+}
+
 void faults(const Result& result, std::string& out) {
   if (result.faults.empty()) return;
   constexpr size_t kTop = 10;
@@ -287,8 +295,8 @@ void fast_path(const Result& result, std::string& out) {
          out);
   figure("payload",
          fmt::format("{} as packets, {} by {} period jumps, {} by following",
-                     percent(f.bytes_simulated), percent(f.bytes_jumped),
-                     report::grouped(f.jumps), percent(f.bytes_followed)),
+                     percent(f.bytes_simulated), percent(f.bytes_jumped), report::grouped(f.jumps),
+                     percent(f.bytes_followed)),
          out);
   figure("events",
          fmt::format("{} for {} link transmissions, {} of them a second time",
@@ -329,6 +337,7 @@ std::string summary_text(const Result& result) {
   trust(result, out);
   key_figures(result, out);
   training(result, out);
+  energy(result, out);
   faults(result, out);
   collectives(result, out);
   links(result, out);
