@@ -26,8 +26,7 @@ class ComputeModel {
   [[nodiscard]] virtual Time duration(const OpGraph& graph, uint32_t op, uint32_t rank) const = 0;
   /// For reports: "trace", "roofline (uncalibrated)".
   [[nodiscard]] virtual std::string source() const = 0;
-  /// Called once with the job that is to run, which must outlive the model's use. Throws UserError
-  /// for an op that the model has no time for.
+  /// Called with the job that is to run. Throws UserError for an op that the model has no time for.
   virtual std::vector<ComputeRemark> prepare(const Job& job) {
     (void)job;
     return {};

@@ -91,6 +91,7 @@ class Table final : public ComputeModel {
     for (const RankProgram& rank : job.ranks) {
       const OpGraph& g = *rank.graph;
       if (!times_.try_emplace(&g).second) continue;
+      held_.push_back(rank.graph);
       std::vector<Time>& times = times_[&g];
       for (const Kernel& k : g.kernels) {
         const Found f = time_of(k);
@@ -297,7 +298,8 @@ class Table final : public ComputeModel {
   std::string path_, name_;
   size_t rows_ = 0;
   std::array<std::map<Shape, int64_t>, kKinds.size()> tables_;   // -> ps
-  std::unordered_map<const OpGraph*, std::vector<Time>> times_;  // by kernel; looked up only
+  std::unordered_map<const OpGraph*, std::vector<Time>> times_;   // by kernel; looked up only
+  std::vector<std::shared_ptr<const OpGraph>> held_;              // their addresses are keys
 };
 
 std::vector<ParamSpec> table_params() {

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -123,7 +125,7 @@ TEST_F(ComputeScenario, MistakesNameTheLine) {
   EXPECT_EQ("", problem(slow));
   const std::string head = std::string(kSmall) + "compute:\n  slow:\n  - ";
   EXPECT_TRUE(has(problem(head + "{where: rank99, factor: 2}\n"), "s.yaml:9: ")) << problem(head);
-  EXPECT_TRUE(has(problem(head + "{where: leaf0, factor: 2}\n"), "s.yaml:9: 'leaf0' names no GPU"));
+  EXPECT_TRUE(has(problem(head + "{where: rail0, factor: 2}\n"), "s.yaml:9: 'rail0' names no GPU"));
   EXPECT_TRUE(has(problem(head + "{where: rank3}\n"), "s.yaml:9: compute.slow[0] needs 'factor'"));
   EXPECT_TRUE(has(problem(head + "{factor: 2}\n"), "s.yaml:9: compute.slow[0] needs 'where'"));
   EXPECT_TRUE(has(problem(head + "{where: rank3, factor: 0}\n"), "s.yaml:9: "));

@@ -441,7 +441,7 @@ TEST_F(ScenarioTest, UnknownNamesListTheKnownOnes) {
       {"fabric:\n  transport:\n    load_balancing: {kind: tarot}\n", 3, "ecmp, flowlet, spray"},
       {"traffic:\n- {pattern: burst}\n", 2,
        "all-to-all, collective, file, incast, outcast, permutation"},
-      {"compute:\n  model: magic\n", 2, "roofline, trace"},
+      {"compute:\n  model: magic\n", 2, "roofline, table, trace"},
       {"simulation:\n  engine: htsim\n", 2, "analytic, flow, packet"},
       {"simulation:\n  fast_path: warp\n", 2, "none"},
   };

@@ -18,7 +18,13 @@
 
 namespace trainyard::test {
 
-inline const DeviceCard kH100 = {"H100", 989.4, 3350, "data sheet"};
+inline const DeviceCard kH100 = [] {
+  DeviceCard card;
+  card.name = "H100";
+  card.tflops = 989.4;
+  card.hbm_gbytes_per_s = 3350;
+  return card;
+}();
 
 inline std::unique_ptr<ComputeModel> make_compute(const std::string& kind,
                                                   const std::string& efficiency = "1") {

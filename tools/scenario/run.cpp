@@ -687,7 +687,8 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     if (rate.bps() / 21 > card.bps() / 20) {
       r.warnings.push_back("fabric.topology.scale_up.rate is " +
                            fabric_params.text("scale_up.rate") + ", a " + s.device.name + " has " +
-                           print_rate(card) + " per direction (its card)");
+                           std::to_string(card.bps() / 8'000'000'000) +
+                           "GBps per direction (its card)");
     }
   }
 
