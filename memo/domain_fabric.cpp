@@ -77,6 +77,7 @@ uint32_t DomainFabric::queue_pair(uint32_t src, uint32_t dst, uint32_t channel, 
   for (uint32_t e = 0; e < paths; ++e) {
     routing_.path({a, b, port(e), kDestinationPort}, qp_ports_);
   }
+  q.forward = static_cast<uint32_t>(qp_ports_.size()) - q.first_port;
   routing_.path({b, a, kDestinationPort, port(0)}, qp_ports_);
   q.ports = static_cast<uint32_t>(qp_ports_.size()) - q.first_port;
   qps_.push_back(q);
@@ -363,6 +364,8 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
       queue_pairs(transfers_[in.id], qps);
       for (const uint32_t q : qps) claim(d, domain, q, in.at);
       d.hashes.back().add_signed(transfers_[in.id].size.count());
+      for (const uint32_t q : qps) d.shape.add(qps_[q].label);
+      d.shape.add_signed(transfers_[in.id].size.count());
       d.transfers.push_back(in.id);
       break;
     }
@@ -372,6 +375,8 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
       for (const uint32_t q : *c.qps) claim(d, domain, q, in.at);
       d.hashes.back().add(c.plan->digest);
       d.hashes.back().add(c.info.traffic_class);
+      for (const uint32_t q : *c.qps) d.shape.add(qps_[q].label);
+      d.shape.add(c.plan->digest);
       c.domain = domain;
       c.label = static_cast<uint32_t>(d.calls.size());
       d.calls.push_back(in.id);
@@ -387,7 +392,12 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
     case Domain::Mode::pending:
       break;
     case Domain::Mode::leader:
-      feed(d, in);
+      if (in.kind != Input::Kind::arrive && d.run->packets() != nullptr && worth_stepping(d)) {
+        // It has come to contend with others.
+        begin_anew(domain);
+        break;
+      }
+      feed(*d.run, in);
       if (d.recorded) {
         d.episode->log.push_back({in.at - d.start, static_cast<uint32_t>(d.inputs.size() - 1), 0,
                                   Episode::Kind::input});
@@ -413,27 +423,27 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
 }
 
 /// Passes an input on to the simulated domain.
-void DomainFabric::feed(Domain& d, const Input& in) {
+void DomainFabric::feed(DomainRun& run, const Input& in) {
   const auto declare = [&](uint32_t qp) {
     const GlobalQp& q = qps_[qp];
-    if (q.label < d.run->domain().qp_count()) return;
-    TRAINYARD_ASSERT(q.label == d.run->domain().qp_count());
-    d.run->declare(q.id, memory(q));
+    if (q.label < run.qp_count()) return;
+    TRAINYARD_ASSERT(q.label == run.qp_count());
+    run.declare(q.id, memory(q));
   };
   switch (in.kind) {
     case Input::Kind::transfer: {
       std::vector<uint32_t> qps;
       queue_pairs(transfers_[in.id], qps);
       for (const uint32_t q : qps) declare(q);
-      d.run->start(transfers_[in.id], Time::ps(in.at));
+      run.start(transfers_[in.id], Time::ps(in.at));
       return;
     }
     case Input::Kind::open:
       for (const uint32_t q : *calls_[in.id].qps) declare(q);
-      d.run->open(calls_[in.id].info);
+      run.open(calls_[in.id].info);
       return;
     case Input::Kind::arrive:
-      d.run->arrive(calls_[in.id].label, in.member, Time::ps(in.at));
+      run.arrive(calls_[in.id].label, in.member, Time::ps(in.at));
       return;
   }
 }
@@ -451,9 +461,9 @@ void DomainFabric::release(uint32_t domain) {
   }
   if (d.mode == Domain::Mode::leader) std::erase(leaders_, domain);
   if (d.mode == Domain::Mode::pending) std::erase(pending_, domain);
-  if (d.mode == Domain::Mode::leader && d.episode && d.episode->open) {
+  if (d.mode == Domain::Mode::leader && d.recorded && d.episode->open) {
     d.episode->open = false;
-    if (d.run) d.run->domain().record_trace(nullptr);
+    if (d.run) d.run->packets()->record_trace(nullptr);
     wake_followers(*d.episode);
   }
   const uint32_t version = d.version + 1;
@@ -469,8 +479,14 @@ uint32_t DomainFabric::merge(const std::vector<uint32_t>& domains) {
   int64_t start = INT64_MAX;
   uint64_t outputs = 0;
   int64_t again = 0;
+  std::unordered_map<uint64_t, int64_t> told;
+  bool approximate = false;
+  bool no_stepping = false;
   for (const uint32_t i : domains) {
-    const Domain& d = domains_[i];
+    Domain& d = domains_[i];
+    told.merge(d.told);
+    approximate = approximate || d.approximate;
+    no_stepping = no_stepping || d.no_stepping;
     inputs.insert(inputs.end(), d.inputs.begin(), d.inputs.end());
     start = std::min(start, d.start);
     outputs += d.outputs;
@@ -483,6 +499,9 @@ uint32_t DomainFabric::merge(const std::vector<uint32_t>& domains) {
   for (const Input& in : inputs) add(index, in);
   domains_[index].outputs = outputs;
   domains_[index].again_until = std::max(again, now_);
+  domains_[index].told = std::move(told);
+  domains_[index].approximate = approximate;
+  domains_[index].no_stepping = no_stepping;
   return index;
 }
 

@@ -43,6 +43,8 @@ struct FastPathOptions {
   bool partition = true;             ///< false: one domain that holds everything (the oracle)
   bool memo = true;                  ///< false: every domain is simulated
   bool jumps = true;                 ///< skip whole periods of what is simulated
+  bool stepping = false;  ///< approximate: no packets where senders contend (SteppedFabric)
+  double audit_budget = 0;  ///< share of the work that goes into checking what was stepped
   size_t memo_bytes = size_t{1} << 30;  ///< of ended episodes; the least recently used go first
 };
 
@@ -76,6 +78,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   struct GlobalQp {
     QpIdentity id;
     uint32_t first_port = 0, ports = 0;  // in qp_ports_: forward, then reverse
+    uint32_t forward = 0;                // of them
     uint32_t memory = kNone;             // in memories_; kNone: plain
     int64_t posted = 0;
     uint64_t dice_object = 0;
@@ -100,6 +103,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     int64_t start = 0;
     std::vector<Input> inputs;
     std::vector<Hash128> hashes;  // after each of them
+    Hash128 shape;                // what it was told, but not when, nor who came
     std::vector<uint32_t> links;  // by label; ports are 2 label and 2 label + 1
     std::vector<uint32_t> link_orders, qp_ranks;  // sorted
     std::unordered_map<uint32_t, uint32_t> nodes;
@@ -115,6 +119,11 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     bool recorded = false;    // leader: its log is kept up
     bool waiting = false;     // follower: for the log to grow
     uint64_t skip = 0;        // leader: outputs that were committed before it was simulated
+    // With stepping. What has been told need not be what another way of simulating would tell by
+    // now: kept one by one.
+    std::unordered_map<uint64_t, int64_t> told;
+    bool approximate = false;  // some of it was told by stepping
+    bool no_stepping = false;  // it left what can be stepped
     uint64_t events_seen = 0;
     int64_t again_until = 0;  // what it executes up to then has been known before
     // Leader: what it has done and nobody knows yet.
@@ -152,7 +161,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   void claim_link(Domain& d, uint32_t domain, uint32_t link);
   void node_into_hash(Domain& d, uint32_t node);
   uint64_t node_digest(uint32_t node);
-  void feed(Domain& d, const Input& in);
+  void feed(DomainRun& run, const Input& in);
   uint32_t merge(const std::vector<uint32_t>& domains);
   void release(uint32_t domain);
 
@@ -162,6 +171,12 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   void lead(uint32_t domain);
   void run_leader(uint32_t domain, int64_t horizon);
   void log(Domain& d, const std::vector<DomainOutput>& outputs);
+  [[nodiscard]] bool worth_stepping(const Domain& d) const;
+  void stop_stepping(uint32_t domain);
+  void begin_anew(uint32_t domain);
+  [[nodiscard]] static uint64_t telling(const Domain& d, const DomainOutput& o);
+  void end_leader(Domain& d, int64_t at);
+  void audit(const Domain& d);
   void wake_followers(Episode& e);
   void schedule(uint32_t domain);
   [[nodiscard]] int64_t leader_time(const Domain& d) const;
@@ -184,6 +199,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
 
   int64_t now_ = 0;
   uint64_t serial_ = 0, round_ = 0;
+  bool replaying_ = false;
 
   std::vector<uint32_t> link_order_, link_domain_, link_label_;
   uint32_t links_used_ = 0;
@@ -241,6 +257,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   std::unordered_map<uint32_t, std::vector<uint32_t>> switch_users_;
   std::vector<uint32_t> crowded_;  // switches whose users have to be looked at
   std::unordered_set<Hash128, Hash128Hash> dicey_;
+  std::unordered_map<Hash128, uint32_t, Hash128Hash> shapes_;  // simulated as packets how often
   std::unordered_map<uint32_t, uint64_t> node_digests_;
 
   FabricTotals totals_;  // of ended domains; transmissions and bytes are those of tallies_

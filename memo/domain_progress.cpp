@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What goes on in the domains: who is simulated, who follows, what is told when.
 #include <algorithm>
+#include <cmath>
 
 #include "memo/domain_fabric.h"
 #include "network/packet/domain_dice.h"
@@ -43,7 +44,8 @@ void add_totals(FabricTotals& a, const FabricTotals& b) {
 /// Finds out how a domain with new inputs goes on: everything up to now is done, nothing more will
 /// be told it at this instant.
 void DomainFabric::assign(uint32_t domain) {
-  if (options_.partition && options_.memo && follow(domain)) return;
+  const bool exact = !domains_[domain].approximate;
+  if (options_.partition && options_.memo && exact && follow(domain)) return;
   lead(domain);
 }
 
@@ -77,25 +79,30 @@ void DomainFabric::lead(uint32_t domain) {
   {
     Domain& d = domains_[domain];
     d.mode = Domain::Mode::leader;
-    d.recorded = options_.partition && options_.memo && !dicey_.contains(d.hashes.back());
+    const bool steps = worth_stepping(d);
+    d.approximate = d.approximate || steps;
+    if (!steps && options_.stepping) ++shapes_[d.shape];
+    d.recorded = options_.partition && options_.memo && !d.approximate &&
+                 !dicey_.contains(d.hashes.back());
     if (now_ > d.start && d.again_until == 0) {
       d.again_until = now_;
       ++stats_.materialised;
     }
-    d.skip = d.outputs;
+    d.skip = options_.stepping ? 0 : d.outputs;
     d.events_seen = 0;
     DomainRegistry& registry = *this;
-    d.run = std::make_unique<DomainRun>(topology_, config_, registry);
-    if (options_.jumps && options_.partition) d.run->domain().use_period_jumps();
+    d.run = std::make_unique<DomainRun>(topology_, config_, registry, steps);
+    if (options_.jumps && options_.partition && !steps) d.run->packets()->use_period_jumps();
     d.episode = nullptr;
     if (d.recorded) {
       d.episode = std::make_shared<Episode>();
       d.episode->followers.push_back(domain);  // the leader itself, first
-      d.run->domain().record_trace(&d.episode->trace);
+      d.run->packets()->record_trace(&d.episode->trace);
     }
     leaders_.push_back(domain);
   }
   const std::vector<Input> inputs = domains_[domain].inputs;
+  replaying_ = true;
   for (size_t i = 0; i < inputs.size(); ++i) {
     Domain& d = domains_[domain];
     const Input& in = inputs[i];
@@ -103,10 +110,10 @@ void DomainFabric::lead(uint32_t domain) {
       const int64_t limit = in.before ? in.at - 1 : in.at;
       while (ps_of(d.run->next_event()) <= limit) {
         run_leader(domain, limit);
-        TRAINYARD_ASSERT(d.ready.empty() && !d.ended);
+        TRAINYARD_ASSERT(d.ready.empty() || options_.stepping);
       }
     }
-    feed(d, in);
+    feed(*d.run, in);
     if (!d.recorded) continue;
     d.episode->log.push_back(
         {in.at - d.start, static_cast<uint32_t>(i), 0, Episode::Kind::input});
@@ -115,9 +122,86 @@ void DomainFabric::lead(uint32_t domain) {
   }
   Domain& d = domains_[domain];
   for (uint32_t label = 0; label < d.links.size(); ++label) {
-    TRAINYARD_ASSERT(d.run->domain().global_port(2 * label) == 2 * d.links[label]);
+    TRAINYARD_ASSERT(d.run->global_port(2 * label) == 2 * d.links[label]);
   }
   while (d.skip > 0) run_leader(domain, now_);
+  replaying_ = false;
+  // Stepped another way than before, all may be over already.
+  if (options_.stepping && d.mode == Domain::Mode::leader && d.run->idle()) end_leader(d, now_);
+}
+
+/// Which output it is, whatever the labels.
+uint64_t DomainFabric::telling(const Domain& d, const DomainOutput& o) {
+  const bool call = o.what == DomainOutput::What::done;
+  const uint32_t id = call ? d.calls[o.label] : d.transfers[o.label];
+  return static_cast<uint64_t>(o.what) << 60 | static_cast<uint64_t>(id) << 28 | o.member;
+}
+
+/// Packets are skipped where they cost most and fluids are near enough (docs/fast-path.md): in
+/// messages that are long enough, where
+///   - queue pairs of different NICs share a link, few enough of them that each sends many packets
+///     between two decisions, or
+///   - nobody shares a link, and the same has been simulated as packets before, with members that
+///     came at other times. Each message then takes what it took, later.
+bool DomainFabric::worth_stepping(const Domain& d) const {
+  constexpr uint32_t kMostSharing = 24;
+  constexpr int64_t kShortest = 256 << 10;
+  constexpr uint32_t kKnown = 2;
+  if (!options_.stepping || !options_.partition || d.no_stepping) return false;
+  int64_t payload = 0;
+  int64_t messages = 0;
+  for (const uint32_t t : d.transfers) payload += transfers_[t].size.count();
+  messages += static_cast<int64_t>(d.transfers.size());
+  for (const uint32_t c : d.calls) {
+    payload += calls_[c].plan->payload;
+    messages += static_cast<int64_t>(calls_[c].plan->messages);
+  }
+  if (payload < kShortest * messages) return false;
+  struct Use {
+    uint32_t nic = 0, count = 0;
+    bool shared = false;
+  };
+  std::unordered_map<uint32_t, Use> uses;
+  uint32_t most = 0;
+  for (const uint32_t index : d.qps) {
+    const GlobalQp& q = qps_[index];
+    const uint32_t nic = qp_ports_[q.first_port];
+    for (uint32_t i = 1; i < q.forward; ++i) {
+      Use& u = uses[qp_ports_[q.first_port + i]];
+      u.shared = u.shared || (u.count > 0 && u.nic != nic);
+      u.nic = nic;
+      ++u.count;
+      if (u.shared) most = std::max(most, u.count);
+    }
+  }
+  if (most >= 2) return most <= kMostSharing;
+  const auto known = shapes_.find(d.shape);
+  return known != shapes_.end() && known->second >= kKnown;
+}
+
+/// It met a pause or a loss: packets after all, from its start.
+void DomainFabric::stop_stepping(uint32_t domain) {
+  ++stats_.stepping_stopped;
+  domains_[domain].no_stepping = true;
+  begin_anew(domain);
+}
+
+/// A leader is simulated from its start, in another way than before.
+void DomainFabric::begin_anew(uint32_t domain) {
+  Domain& d = domains_[domain];
+  if (d.recorded) {
+    d.run->packets()->record_trace(nullptr);
+    d.episode->open = false;
+    d.recorded = false;
+    wake_followers(*d.episode);
+  }
+  d.episode = nullptr;
+  d.again_until = std::max(d.again_until, now_);
+  d.run.reset();
+  d.ready.clear();
+  std::erase(leaders_, domain);
+  d.mode = Domain::Mode::pending;
+  pending_.push_back(domain);
 }
 
 int64_t DomainFabric::leader_time(const Domain& d) const {
@@ -133,34 +217,47 @@ void DomainFabric::run_leader(uint32_t domain, int64_t horizon) {
   if (again) horizon = std::min(horizon, d.again_until);
   const Time limit = horizon == kNever ? Time::infinity() : Time::ps(horizon);
   const Time reached = d.run->advance(limit, scratch_outputs_);
-  const uint64_t events = d.run->domain().events();
+  const uint64_t events = d.run->events();
   stats_.events += events - d.events_seen;
   if (again) stats_.events_again += events - d.events_seen;
+  if (d.run->stepped() != nullptr) stats_.events_stepped += events - d.events_seen;
   d.events_seen = events;
-  if (d.recorded && d.run->domain().drew_dice()) stop_recording(domain);
-  if (options_.partition && d.run->domain().take_pool_changed()) update_pools(domain);
+  if (const PacketDomain* p = d.run->packets()) {
+    if (d.recorded && p->drew_dice()) stop_recording(domain);
+    if (options_.partition && d.run->packets()->take_pool_changed()) update_pools(domain);
+  } else if (!d.run->stepped()->declined().empty() && !replaying_) {
+    stop_stepping(domain);
+    return;
+  }
   if (d.recorded) log(d, scratch_outputs_);
+  if (options_.stepping) {
+    std::erase_if(scratch_outputs_,
+                  [&](const DomainOutput& o) { return d.told.contains(telling(d, o)); });
+  }
   if (!scratch_outputs_.empty()) {
     if (d.skip > 0) {
       TRAINYARD_ASSERT(d.skip >= scratch_outputs_.size());
       d.skip -= scratch_outputs_.size();
     } else {
-      d.ready = scratch_outputs_;
-      d.ready_at = reached.ps();
+      d.ready.insert(d.ready.end(), scratch_outputs_.begin(), scratch_outputs_.end());
+      d.ready_at = std::max(reached.ps(), now_);
     }
   }
-  if (options_.partition && d.run->idle() && d.skip == 0) {
-    d.ended = true;
-    d.ready_at = reached.ps();
-    finish_episode(d);
-    if (d.recorded) {
-      d.episode->log.push_back({reached.ps() - d.start, 0, 0, Episode::Kind::end});
-      d.episode->open = false;
-      store_.keep(d.episode);
-      ++stats_.episodes;
-    }
+  if (options_.partition && d.run->idle() && d.skip == 0 && !replaying_) {
+    end_leader(d, std::max(reached.ps(), now_));
   }
   if (d.recorded) wake_followers(*d.episode);
+}
+
+void DomainFabric::end_leader(Domain& d, int64_t at) {
+  d.ended = true;
+  d.ready_at = at;
+  finish_episode(d);
+  if (!d.recorded) return;
+  d.episode->log.push_back({at - d.start, 0, 0, Episode::Kind::end});
+  d.episode->open = false;
+  store_.keep(d.episode);
+  ++stats_.episodes;
 }
 
 void DomainFabric::log(Domain& d, const std::vector<DomainOutput>& outputs) {
@@ -178,7 +275,7 @@ void DomainFabric::stop_recording(uint32_t domain) {
   // Whoever begins like this need not be written down.
   for (const Hash128& h : d.hashes) dicey_.insert(h);
   ++stats_.dice_domains;
-  d.run->domain().record_trace(nullptr);
+  d.run->packets()->record_trace(nullptr);
   const std::shared_ptr<Episode> e = d.episode;
   d.recorded = false;
   d.episode = nullptr;
@@ -220,7 +317,7 @@ void DomainFabric::update_pools(uint32_t domain) {
   Domain& d = domains_[domain];
   if (d.switches.empty()) return;
   std::vector<PoolUse> uses;
-  d.run->domain().pool_use(uses);
+  d.run->packets()->pool_use(uses);
   set_pools(d, uses);
   if (!d.recorded) return;
   d.episode->pools = uses;
@@ -413,6 +510,13 @@ void DomainFabric::commit(uint32_t domain, int64_t at, std::vector<Completion>& 
   Domain& d = domains_[domain];
   const auto tell = [&](DomainOutput::What what, uint32_t label, uint32_t member) {
     ++d.outputs;
+    if (options_.stepping) {
+      DomainOutput o;
+      o.what = what;
+      o.label = label;
+      o.member = member;
+      d.told.emplace(telling(d, o), at);
+    }
     if (what == DomainOutput::What::done) {
       done_.push_back({d.calls[label], member});
       return;
@@ -465,7 +569,7 @@ void DomainFabric::commit(uint32_t domain, int64_t at, std::vector<Completion>& 
 void DomainFabric::finish_episode(Domain& d) {
   if (!d.episode) d.episode = std::make_shared<Episode>();
   Episode& e = *d.episode;
-  PacketDomain& p = d.run->domain();
+  const DomainRun& p = *d.run;
   p.check_conservation();
   const int64_t end = d.ready_at;
   e.qps.clear();
@@ -492,7 +596,8 @@ void DomainFabric::finish_episode(Domain& d) {
   e.port_memory.clear();
   e.ports.clear();
   for (uint32_t port = 0; port < p.port_count(); ++port) {
-    PortMemory m = p.memory_of_port(port);
+    PortMemory m;
+    if (p.packets() != nullptr) m = p.packets()->memory_of_port(port);
     const PortTally t = p.tally(port);
     if (t.payload > 0 && m.last_served != PortMemory::kNobody) {
       const auto it = std::lower_bound(d.qp_ranks.begin(), d.qp_ranks.end(), m.last_served);
@@ -516,17 +621,78 @@ void DomainFabric::finish_episode(Domain& d) {
   }
   e.calls = d.run->tallies();
   e.totals = p.totals();
-  std::vector<PoolUse> uses;
-  p.pool_use(uses);
-  e.pools = uses;
+  e.pools.clear();
+  if (p.packets() != nullptr) p.packets()->pool_use(e.pools);
 }
 
 void DomainFabric::end(uint32_t domain) {
   Domain& d = domains_[domain];
   const bool followed = d.mode == Domain::Mode::follower;
+  if (!followed && d.run->stepped() != nullptr && options_.audit_budget > 0) audit(d);
   apply_episode(d, *d.episode, now_, followed);
-  if (!followed) fingerprint_ += d.run->domain().fingerprint();
+  if (!followed) fingerprint_ += d.run->fingerprint();
   release(domain);
+}
+
+/// Simulates a stepped domain again packet by packet, told the same at the same times, while the
+/// budget lasts. Its idle parts still remember what they did when it began.
+void DomainFabric::audit(const Domain& d) {
+  // Work in events of packets; one of stepping costs about three.
+  const double budget = options_.audit_budget *
+                        static_cast<double>(stats_.events + 2 * stats_.events_stepped);
+  const double cost = 1.8 * static_cast<double>(d.episode->transmissions);
+  if (static_cast<double>(stats_.audit_events) + cost > budget) return;
+  DomainRun run(topology_, config_, static_cast<DomainRegistry&>(*this));
+  run.packets()->use_period_jumps();
+  std::unordered_map<uint64_t, int64_t> told;  // in packets
+  std::vector<DomainOutput> outs;
+  const auto take = [&] {
+    for (const DomainOutput& o : outs) told.emplace(telling(d, o), o.at.ps());
+    outs.clear();
+  };
+  for (size_t i = 0; i < d.inputs.size(); ++i) {
+    const Input& in = d.inputs[i];
+    if (i == 0 || in.round != d.inputs[i - 1].round || in.before) {
+      const int64_t limit = in.before ? in.at - 1 : in.at;
+      while (ps_of(run.next_event()) <= limit) {
+        run.advance(Time::ps(limit), outs);
+        take();
+      }
+    }
+    feed(run, in);
+  }
+  while (!run.idle() && run.next_event() != Time::infinity()) {
+    run.advance(Time::infinity(), outs);
+    take();
+  }
+  stats_.audit_events += run.events();
+  ++stats_.audited;
+  stats_.bytes_audited += d.episode->totals.payload_bytes;
+  for (const Input& in : d.inputs) {
+    if (in.kind == Input::Kind::arrive) continue;
+    const bool call = in.kind == Input::Kind::open;
+    const auto at = std::find(d.transfers.begin(), d.transfers.end(), in.id);
+    const uint32_t label =
+        call ? calls_[in.id].label : static_cast<uint32_t>(at - d.transfers.begin());
+    const size_t n = call ? calls_[in.id].here.size() : 1;
+    for (uint32_t m = 0; m < n; ++m) {
+      DomainOutput o;
+      o.what = call ? DomainOutput::What::done : DomainOutput::What::delivered;
+      o.label = label;
+      o.member = m;
+      const uint64_t which = telling(d, o);
+      const auto fast = d.told.find(which);
+      const auto slow = told.find(which);
+      if (fast == d.told.end() || slow == told.end() || slow->second <= in.at) continue;
+      const double pct = 100.0 * static_cast<double>(fast->second - slow->second) /
+                         static_cast<double>(slow->second - in.at);
+      ++stats_.audit_n;
+      stats_.audit_sum_pct += pct;
+      stats_.audit_sum_abs_pct += std::abs(pct);
+      stats_.audit_sum_squares += pct * pct;
+      stats_.audit_max_pct = std::max(stats_.audit_max_pct, std::abs(pct));
+    }
+  }
 }
 
 void DomainFabric::apply_episode(Domain& d, const Episode& e, int64_t end, bool followed) {
@@ -564,7 +730,18 @@ void DomainFabric::apply_episode(Domain& d, const Episode& e, int64_t end, bool 
       fingerprint_ += dice(now, t.what, a, b);
     }
   } else {
-    const PacketDomain::Jumps& j = d.run->domain().jumps();
+    PacketDomain::Jumps j;
+    if (d.run->packets() != nullptr) j = d.run->packets()->jumps();
+    if (d.run->stepped() != nullptr) {
+      ++stats_.stepped;
+      stats_.bytes_stepped += e.totals.payload_bytes;
+      stats_.transmissions_stepped += e.transmissions;
+      // Not simulated: taken out again below.
+      j.payload = e.totals.payload_bytes;
+      j.transmissions = e.transmissions;
+      stats_.bytes_jumped -= j.payload;
+      stats_.transmissions_jumped -= j.transmissions;
+    }
     stats_.jumps += j.jumps;
     stats_.bytes_jumped += j.payload;
     stats_.transmissions_jumped += j.transmissions;
@@ -642,14 +819,14 @@ size_t DomainFabric::outstanding() const {
 
 std::string DomainFabric::describe_stall() const {
   for (const uint32_t l : leaders_) {
-    if (domains_[l].run->domain().outstanding() > 0) return domains_[l].run->domain().describe_stall();
+    if (domains_[l].run->outstanding() > 0) return domains_[l].run->describe_stall();
   }
   return "nothing is outstanding";
 }
 
 void DomainFabric::check_conservation() const {
   // Every domain has been checked at its end.
-  for (const uint32_t l : leaders_) domains_[l].run->domain().check_conservation();
+  for (const uint32_t l : leaders_) domains_[l].run->check_conservation();
   if (transfers_open_ > 0) return;
   int64_t asked = 0;
   for (const Transfer& t : transfers_) asked += t.size.count();
@@ -692,9 +869,9 @@ std::vector<LinkRecord> DomainFabric::links() const {
   }
   for (const uint32_t l : leaders_) {
     const Domain& d = domains_[l];
-    for (uint32_t port = 0; port < d.run->domain().port_count(); ++port) {
-      const uint32_t global = d.run->domain().global_port(port);
-      sums[2 * link_order_[global / 2] + (global & 1U)].add(d.run->domain().tally(port));
+    for (uint32_t port = 0; port < d.run->port_count(); ++port) {
+      const uint32_t global = d.run->global_port(port);
+      sums[2 * link_order_[global / 2] + (global & 1U)].add(d.run->tally(port));
     }
   }
   std::vector<LinkRecord> out;
@@ -734,7 +911,7 @@ FabricTotals DomainFabric::totals() const {
     }
   }
   for (const uint32_t l : leaders_) {
-    const FabricTotals own = domains_[l].run->domain().totals();
+    const FabricTotals own = domains_[l].run->totals();
     add_totals(t, own);
     t.transmissions += own.transmissions;
     t.wire_bytes += own.wire_bytes;
@@ -744,7 +921,7 @@ FabricTotals DomainFabric::totals() const {
 
 uint64_t DomainFabric::fingerprint() const {
   uint64_t sum = fingerprint_;
-  for (const uint32_t l : leaders_) sum += domains_[l].run->domain().fingerprint();
+  for (const uint32_t l : leaders_) sum += domains_[l].run->fingerprint();
   return sum;
 }
 
@@ -752,6 +929,7 @@ FastPathStats DomainFabric::stats() const {
   FastPathStats s = stats_;
   s.evicted = store_.evicted();
   s.memo_bytes = store_.bytes();
+  s.stepping = options_.stepping;
   return s;
 }
 

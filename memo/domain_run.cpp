@@ -7,13 +7,18 @@
 namespace trainyard {
 
 DomainRun::DomainRun(const Topology& topology, const PacketConfig& config,
-                     DomainRegistry& registry)
-    : complete_at_receiver_(config.complete_at_receiver), domain_(topology, config, &registry) {}
+                     DomainRegistry& registry, bool stepped)
+    : complete_at_receiver_(config.complete_at_receiver) {
+  if (stepped)
+    stepped_ = std::make_unique<SteppedFabric>(topology, config, &registry);
+  else
+    packets_ = std::make_unique<PacketDomain>(topology, config, &registry);
+}
 
 uint32_t DomainRun::start(const Transfer& transfer, Time at) {
   bound_ = 0;
   const auto label = static_cast<uint32_t>(outer_.size());
-  const TransferId id = domain_.start(transfer, at);
+  const TransferId id = engine_start(transfer, at);
   TRAINYARD_ASSERT(id == flights_.size());
   flights_.push_back({kOuter, label, {}});
   outer_.push_back(id);
@@ -43,7 +48,7 @@ void DomainRun::apply(uint32_t index, Time at) {
   const auto& members = *c.info.request.members;
   for (const CollectiveSend& send : sends_) {
     const Transfer t = hosted_transfer(c.info, send);
-    const TransferId id = domain_.start(t, at);
+    const TransferId id = engine_start(t, at);
     TRAINYARD_ASSERT(id == flights_.size());
     flights_.push_back({index, 0, send});
     if (send.clear_to_send) {
@@ -76,7 +81,7 @@ Time DomainRun::advance(Time limit, std::vector<DomainOutput>& out) {
   if (!outputs_.empty()) return hand_out();
   for (;;) {
     completions_.clear();
-    const Time now = domain_.advance(limit, completions_);
+    const Time now = engine_advance(limit);
     if (completions_.empty()) return now;
     for (const Completion& c : completions_) {
       const Flight flight = flights_[c.id];
@@ -102,13 +107,13 @@ Time DomainRun::advance(Time limit, std::vector<DomainOutput>& out) {
 std::vector<CollectiveHost::Tally> DomainRun::tallies() {
   std::vector<CollectiveHost::Tally> out;
   for (const Call& c : calls_) out.push_back(c.tally);
-  const auto& records = domain_.transfers();
+  const auto& all = records();
   std::vector<std::vector<Time>> grants(calls_.size());
   for (size_t id = 0; id < flights_.size(); ++id) {
     const Flight& f = flights_[id];
     if (f.call == kOuter) continue;
-    out[f.call].transmissions += records[id].transmissions;
-    if (f.send.clear_to_send) grants[f.call].push_back(records[id].delivered - records[id].start);
+    out[f.call].transmissions += all[id].transmissions;
+    if (f.send.clear_to_send) grants[f.call].push_back(all[id].delivered - all[id].start);
   }
   for (size_t i = 0; i < grants.size(); ++i) {
     std::vector<Time>& times = grants[i];

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
-// One contention domain, packet by packet, with the collectives that run in it. It knows ports,
-// queue pairs, transfers and calls by labels: their numbers in order of declaration, so that two
-// domains that do the same have the same labels.
+// One contention domain, packet by packet or stepped from one decision of its controllers to the
+// next, with the collectives that run in it. It knows ports, queue pairs, transfers and calls by
+// labels: their numbers in order of declaration, so that two domains that do the same have the same
+// labels.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "memo/stepping/stepped_fabric.h"
 #include "network/packet/domain.h"
 #include "sim/collective_host.h"
 
@@ -25,11 +28,13 @@ struct DomainOutput {
 
 class DomainRun {
  public:
-  DomainRun(const Topology& topology, const PacketConfig& config, DomainRegistry& registry);
+  /// `stepped`: no packets; approximate.
+  DomainRun(const Topology& topology, const PacketConfig& config, DomainRegistry& registry,
+            bool stepped = false);
 
   // Inputs; not before the last instant processed.
   uint32_t declare(const QpIdentity& id, const QpMemory& memory) {
-    return domain_.declare(id, memory);
+    return packets_ ? packets_->declare(id, memory) : stepped_->declare(id, memory);
   }
   /// @returns the label of the transfer.
   uint32_t start(const Transfer& transfer, Time at);
@@ -38,32 +43,66 @@ class DomainRun {
   void arrive(uint32_t call, uint32_t member, Time at);
 
   [[nodiscard]] Time next_event() const {
-    return outputs_.empty() ? domain_.next_event() : outputs_.front().at;
+    return outputs_.empty() ? engine_next() : outputs_.front().at;
   }
   /// A lower bound of the time of the next output, not below next_event().
   [[nodiscard]] int64_t no_output_before() {
-    const int64_t next = outputs_.empty() ? domain_.next_event().ps() : outputs_.front().at.ps();
-    if (!outputs_.empty()) return next;
-    if (next >= bound_) bound_ = domain_.no_delivery_before();
+    const int64_t next = next_event().ps();
+    if (!outputs_.empty() || !packets_) return next;
+    if (next >= bound_) bound_ = packets_->no_delivery_before();
     return std::max(next, bound_);
   }
   /// Whole instants up to `limit`; stops after the first one with outputs, which are appended in
   /// order of (what, label, member). @returns the last instant processed.
   Time advance(Time limit, std::vector<DomainOutput>& out);
   /// Nothing is under way, no call is in progress.
-  [[nodiscard]] bool idle() const {
-    return calls_open_ == 0 && outputs_.empty() && domain_.idle();
-  }
+  [[nodiscard]] bool idle() const { return calls_open_ == 0 && quiet(); }
   /// The network rests, though a call may wait for a member.
-  [[nodiscard]] bool quiet() const { return outputs_.empty() && domain_.idle(); }
+  [[nodiscard]] bool quiet() const {
+    return outputs_.empty() && (packets_ ? packets_->idle() : stepped_->idle());
+  }
 
-  [[nodiscard]] PacketDomain& domain() { return domain_; }
-  [[nodiscard]] const PacketDomain& domain() const { return domain_; }
+  /// Null: stepped.
+  [[nodiscard]] PacketDomain* packets() const { return packets_.get(); }
+  /// Null: packets.
+  [[nodiscard]] SteppedFabric* stepped() const { return stepped_.get(); }
+  [[nodiscard]] uint64_t events() const {
+    return packets_ ? packets_->events() : stepped_->events();
+  }
+  [[nodiscard]] size_t outstanding() const { return fabric_outstanding(); }
+  [[nodiscard]] std::string describe_stall() const {
+    return packets_ ? packets_->describe_stall() : stepped_->describe_stall();
+  }
+  void check_conservation() const {
+    packets_ ? packets_->check_conservation() : stepped_->check_conservation();
+  }
+  [[nodiscard]] uint32_t qp_count() const {
+    return packets_ ? packets_->qp_count() : stepped_->qp_count();
+  }
+  [[nodiscard]] uint32_t port_count() const {
+    return packets_ ? packets_->port_count() : stepped_->port_count();
+  }
+  [[nodiscard]] uint32_t global_port(uint32_t port) const {
+    return packets_ ? packets_->global_port(port) : stepped_->global_port(port);
+  }
+  [[nodiscard]] QpMemory memory_of(uint32_t qp) const {
+    return packets_ ? packets_->memory_of(qp) : stepped_->memory_of(qp);
+  }
+  [[nodiscard]] PortTally tally(uint32_t port) const {
+    return packets_ ? packets_->tally(port) : stepped_->tally(port);
+  }
+  [[nodiscard]] FabricTotals totals() const {
+    return packets_ ? packets_->totals() : stepped_->totals();
+  }
+  [[nodiscard]] uint64_t fingerprint() const {
+    return packets_ ? packets_->fingerprint() : stepped_->fingerprint();
+  }
+
   /// Of all calls, by label; once their messages are acknowledged.
   [[nodiscard]] std::vector<CollectiveHost::Tally> tallies();
   /// Record of the transfer with this label.
   [[nodiscard]] const TransferRecord& record(uint32_t transfer) {
-    return domain_.transfers()[outer_[transfer]];
+    return records()[outer_[transfer]];
   }
 
  private:
@@ -81,9 +120,27 @@ class DomainRun {
   static constexpr uint32_t kOuter = 0xffffffffU;
 
   void apply(uint32_t call, Time at);
+  [[nodiscard]] Time engine_next() const {
+    return packets_ ? packets_->next_event() : stepped_->next_event();
+  }
+  Time engine_advance(Time limit) {
+    return packets_ ? packets_->advance(limit, completions_)
+                    : stepped_->advance(limit, completions_);
+  }
+  TransferId engine_start(const Transfer& t, Time at) {
+    return packets_ ? packets_->start(t, at) : stepped_->start(t, at);
+  }
+  [[nodiscard]] size_t fabric_outstanding() const {
+    return packets_ ? packets_->outstanding() : stepped_->outstanding();
+  }
+  const std::vector<TransferRecord>& records() {
+    return packets_ ? packets_->transfers() : stepped_->transfers();
+  }
 
   const bool complete_at_receiver_;
-  PacketDomain domain_;
+  // One of them.
+  std::unique_ptr<PacketDomain> packets_;
+  std::unique_ptr<SteppedFabric> stepped_;
   std::vector<Call> calls_;
   std::vector<Flight> flights_;
   std::vector<TransferId> outer_;  // label -> id

@@ -298,8 +298,8 @@ class Table final : public ComputeModel {
   std::string path_, name_;
   size_t rows_ = 0;
   std::array<std::map<Shape, int64_t>, kKinds.size()> tables_;   // -> ps
-  std::unordered_map<const OpGraph*, std::vector<Time>> times_;   // by kernel; looked up only
-  std::vector<std::shared_ptr<const OpGraph>> held_;              // their addresses are keys
+  std::unordered_map<const OpGraph*, std::vector<Time>> times_;  // by kernel; looked up only
+  std::vector<std::shared_ptr<const OpGraph>> held_;             // their addresses are keys
 };
 
 std::vector<ParamSpec> table_params() {

@@ -17,17 +17,24 @@ Time SteppedFabric::next_event() const {
 Time SteppedFabric::advance(Time limit, std::vector<Completion>& out) {
   completions_ = &out;
   const size_t before = out.size();
+  // A part of a run ends when it comes to rest; its owner has to know the instant.
+  const bool may_rest = registry_ != nullptr && !idle();
+  bool rests = false;
   while (!events_.empty() && events_.next_time() <= limit.ps()) {
     now_ = events_.next_time();
     run_instant();
     if (out.size() != before) break;
+    rests = may_rest && outstanding_ == 0 && idle();
+    if (rests) break;
   }
   std::stable_sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
                    [](const Completion& a, const Completion& b) {
                      return a.id != b.id ? a.id < b.id : a.what < b.what;
                    });
   completions_ = nullptr;
-  if (out.size() == before && limit != Time::infinity()) now_ = std::max(now_, limit.ps());
+  if (out.size() == before && !rests && limit != Time::infinity()) {
+    now_ = std::max(now_, limit.ps());
+  }
   return Time::ps(now_);
 }
 
@@ -118,6 +125,7 @@ void SteppedFabric::on_start(uint32_t mi) {
   Message& m = messages_[mi];
   QueuePair& q = qps_[qi];
   m.qp = qi;
+  q.posted += m.bytes;
   if (q.unacked++ == 0 && q.increase_running && q.increase_next <= now_) {
     // Timer periods that passed while nobody looked.
     const int64_t n = (now_ - q.increase_next) / config_.dcqcn.increase_timer_ps + 1;

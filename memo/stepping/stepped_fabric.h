@@ -27,6 +27,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -35,6 +36,7 @@
 
 #include "network/packet/config.h"
 #include "network/packet/domain.h"
+#include "network/packet/domain_registry.h"
 #include "network/routing.h"
 #include "network/topology.h"
 #include "sim/event_queue.h"
@@ -50,7 +52,9 @@ class SteppedFabric final : public Fabric {
  public:
   /// `topology` must outlive it. Nothing is set up for ports before their first use.
   /// Throws UserError where stepping_declines().
-  SteppedFabric(const Topology& topology, const PacketConfig& config);
+  /// `registry`: of the run that this is a part of; null: it is the whole network.
+  SteppedFabric(const Topology& topology, const PacketConfig& config,
+                DomainRegistry* registry = nullptr);
 
   TransferId start(const Transfer& t, Time at) override;
   [[nodiscard]] Time next_event() const override;
@@ -69,6 +73,19 @@ class SteppedFabric final : public Fabric {
   [[nodiscard]] const std::string& declined() const { return declined_; }
   /// Throws as soon as declined() has a reason.
   void stop_when_declined(bool stop) { stop_ = stop; }
+
+  // A part of a run, as PacketDomain: queue pairs and ports have local indices in order of
+  // declaration.
+  uint32_t declare(const QpIdentity& id, const QpMemory& memory);
+  /// Nothing is under way, no controller waits for a cut.
+  [[nodiscard]] bool idle() const;
+  [[nodiscard]] uint64_t events() const { return totals_.events; }
+  [[nodiscard]] uint32_t port_count() const { return static_cast<uint32_t>(ports_.size()); }
+  [[nodiscard]] uint32_t qp_count() const { return static_cast<uint32_t>(qps_.size()); }
+  [[nodiscard]] uint32_t global_port(uint32_t port) const { return ports_[port].global; }
+  [[nodiscard]] QpMemory memory_of(uint32_t qp) const;
+  [[nodiscard]] PortTally tally(uint32_t port) const;
+
   /// Kept from now on when not null. Queue pairs in order of first use, as in the packet engine.
   void record_rates(std::vector<RateEvent>* sink) { rate_sink_ = sink; }
 
@@ -216,6 +233,7 @@ class SteppedFabric final : public Fabric {
     Rates notices;  // when marks become known to the controller
     uint64_t dice_object = 0;
     uint32_t messages = 0;
+    int64_t posted = 0;  // payload, with what was posted before this domain
     Dcqcn cc;
   };
 
@@ -297,6 +315,7 @@ class SteppedFabric final : public Fabric {
   uint32_t visit(uint32_t global_port);
   uint32_t visit_node(uint32_t global_node);
   uint32_t open_qp(const Message& m, uint32_t src, uint32_t dst);
+  uint32_t make_qp(const QpIdentity& id);
   void longest_pair();
   void book(const Message& m);
   void complete(const Message& m, Completion::What what);
@@ -304,7 +323,9 @@ class SteppedFabric final : public Fabric {
 
   const Topology& topology_;
   const PacketConfig config_;
-  Routing routing_;
+  std::unique_ptr<Routing> own_routing_;  // null: that of the registry
+  Routing* routing_;
+  DomainRegistry* const registry_;
   const int64_t full_bytes_;  // of a full packet on the wire
   const Wide full_;           // 1e-12 bit
   int64_t hazards_[kBins + 1];

@@ -51,10 +51,14 @@ std::optional<std::string> stepping_declines(const PacketConfig& c) {
   return std::nullopt;
 }
 
-SteppedFabric::SteppedFabric(const Topology& topology, const PacketConfig& config)
+SteppedFabric::SteppedFabric(const Topology& topology, const PacketConfig& config,
+                             DomainRegistry* registry)
     : topology_(topology),
       config_(config),
-      routing_(topology, config.routing),
+      own_routing_(registry == nullptr ? std::make_unique<Routing>(topology, config.routing)
+                                       : nullptr),
+      routing_(registry == nullptr ? own_routing_.get() : &registry->routing()),
+      registry_(registry),
       full_bytes_(config.payload + config.header),
       full_(static_cast<Wide>(full_bytes_) * 8 * kPsPerSecond) {
   if (const auto why = stepping_declines(config)) {
@@ -175,6 +179,10 @@ uint32_t SteppedFabric::visit(uint32_t global_port) {
 
 void SteppedFabric::longest_pair() {
   if (longest_bdp_ >= 0) return;
+  if (registry_ != nullptr && registry_->longest_bdp >= 0) {
+    longest_bdp_ = registry_->longest_bdp;
+    return;
+  }
   const auto& hosts = topology_.hosts();
   const size_t step = std::max<size_t>(1, hosts.size() / 256);
   std::vector<uint32_t> path;
@@ -182,7 +190,7 @@ void SteppedFabric::longest_pair() {
     for (size_t j = 0; j < hosts.size(); j += step) {
       if (i == j) continue;
       path.clear();
-      routing_.path({hosts[i], hosts[j], kSourcePortBase, kDestinationPort}, path);
+      routing_->path({hosts[i], hosts[j], kSourcePortBase, kDestinationPort}, path);
       int64_t rtt = 0;
       int64_t rate = INT64_MAX;
       for (const uint32_t port : path) {
@@ -201,13 +209,74 @@ uint32_t SteppedFabric::open_qp(const Message& m, uint32_t src, uint32_t dst) {
     const auto it = qp_index_.find({src, dst, m.channel, part});
     if (it != qp_index_.end()) return it->second;
   }
+  QpIdentity id;
+  id.src = src;
+  id.dst = dst;
+  id.channel = m.channel;
+  id.part = m.part;
+  id.traffic_class = m.traffic_class;
+  id.nth = pair_count_[(static_cast<uint64_t>(src) << 32) | dst]++;
+  return make_qp(id);
+}
+
+uint32_t SteppedFabric::declare(const QpIdentity& id, const QpMemory& memory) {
+  TRAINYARD_ASSERT(registry_ != nullptr);
+  const uint32_t qi = make_qp(id);
+  if (!memory.used) return qi;
+  QueuePair& q = qps_[qi];
+  q.posted = memory.posted;
+  if (!q.controlled) return qi;
+  q.cc = memory.dcqcn;
+  if (memory.increase_running) {
+    q.increase_running = true;
+    q.increase_next = memory.increase_next;
+    if (q.increase_next > now_) arm_increase(qi, q.increase_next);
+  }
+  return qi;
+}
+
+bool SteppedFabric::idle() const {
+  if (outstanding_ > 0) return false;
+  for (const QueuePair& q : qps_) {
+    if (q.cut_due != kNever || !q.notices.empty()) return false;
+  }
+  return true;
+}
+
+QpMemory SteppedFabric::memory_of(uint32_t qi) const {
+  const QueuePair& q = qps_[qi];
+  QpMemory m;
+  m.used = q.posted > 0;
+  m.posted = q.posted;
+  m.rate = q.cc.rate();
+  m.increase_running = q.increase_running;
+  m.increase_next = q.increase_next;
+  m.dcqcn = q.cc;
+  return m;
+}
+
+PortTally SteppedFabric::tally(uint32_t pi) const {
+  const Port& p = ports_[pi];
+  PortTally t;
+  t.packets = p.packets;
+  t.bytes = p.bytes;
+  t.payload = p.payload;
+  t.marked = p.marked;
+  t.busy = transmission_time(Bytes(p.bytes), Rate::bps(p.carries)).ps();
+  t.peak = static_cast<int64_t>((static_cast<Wide>(p.peak) << kQueueShift) / (8 * kPsPerSecond));
+  return t;
+}
+
+uint32_t SteppedFabric::make_qp(const QpIdentity& id) {
+  const uint32_t src = id.src;
+  const uint32_t dst = id.dst;
   const auto index = static_cast<uint32_t>(qps_.size());
   QueuePair q;
   q.src = src;
   q.dst = dst;
-  q.channel = m.channel;
-  q.nth = pair_count_[(static_cast<uint64_t>(src) << 32) | dst]++;
-  q.dice_object = dice(m.channel, q.nth, src, dst);
+  q.channel = id.channel;
+  q.nth = id.nth;
+  q.dice_object = dice(id.channel, q.nth, src, dst);
   const uint32_t src_node = topology_.hosts()[src];
   const uint32_t dst_node = topology_.hosts()[dst];
   const auto src_port = static_cast<uint16_t>(kSourcePortBase + q.nth);
@@ -215,7 +284,7 @@ uint32_t SteppedFabric::open_qp(const Message& m, uint32_t src, uint32_t dst) {
   int64_t rtt = 0;
   int64_t slowest = INT64_MAX;
   scratch_.clear();
-  routing_.path({src_node, dst_node, src_port, kDestinationPort}, scratch_);
+  routing_->path({src_node, dst_node, src_port, kDestinationPort}, scratch_);
   q.forward = static_cast<uint32_t>(hops_.size());
   q.hops = static_cast<uint32_t>(scratch_.size());
   for (const uint32_t global : scratch_) {
@@ -231,7 +300,7 @@ uint32_t SteppedFabric::open_qp(const Message& m, uint32_t src, uint32_t dst) {
   }
   TRAINYARD_ASSERT(hops_.size() < (1U << kKindShift));
   scratch_.clear();
-  routing_.path({dst_node, src_node, kDestinationPort, src_port}, scratch_);
+  routing_->path({dst_node, src_node, kDestinationPort, src_port}, scratch_);
   q.reverse = static_cast<uint32_t>(reverse_.size());
   q.reverse_hops = static_cast<uint32_t>(scratch_.size());
   for (const uint32_t global : scratch_) reverse_.push_back(visit(global));
@@ -259,7 +328,10 @@ uint32_t SteppedFabric::open_qp(const Message& m, uint32_t src, uint32_t dst) {
     }
   }
   qps_.push_back(q);
-  if (config_.persistent_qps) qp_index_[{src, dst, m.channel, part}] = index;
+  if (config_.persistent_qps) {
+    const uint32_t part = id.part | static_cast<uint32_t>(id.traffic_class) << 8;
+    qp_index_[{src, dst, id.channel, part}] = index;
+  }
   return index;
 }
 

@@ -635,7 +635,8 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
 }
 
 /// A queue pair has become active, or has another send time.
-void PacketDomain::pace(Sender& s, uint32_t qi) {
+void PacketDomain::pace(uint32_t sender, uint32_t qi) {
+  Pacing& s = pacings_[sender];
   const int64_t at = qps_[qi].next_send;
   if (at > now_) {
     s.later.emplace_back(at, qi);
@@ -649,7 +650,9 @@ void PacketDomain::pace(Sender& s, uint32_t qi) {
 /// take_from_nic() for many queue pairs: the same choice without a look at those whose time has
 /// not come.
 uint32_t PacketDomain::take_paced(uint32_t pi) {
-  Sender& s = senders_[ports_[pi].sender];
+  const uint32_t si = ports_[pi].sender;
+  Sender& sender = senders_[si];
+  Pacing& s = pacings_[si];
   const auto is_old = [&](const std::pair<int64_t, uint32_t>& entry) {
     const QueuePair& q = qps_[entry.second];
     return !q.is_active || q.port != pi || q.next_send != entry.first;
@@ -660,11 +663,11 @@ uint32_t PacketDomain::take_paced(uint32_t pi) {
     if (!old && entry.first > now_) break;
     std::pop_heap(s.later.begin(), s.later.end(), std::greater<>());
     s.later.pop_back();
-    if (!old) pace(s, entry.second);
+    if (!old) pace(si, entry.second);
   }
   size_t at = 0;
-  if (s.last_served != kNil) {
-    at = static_cast<size_t>(position(s.due, s.last_served + 1) - s.due.begin());
+  if (sender.last_served != kNil) {
+    at = static_cast<size_t>(position(s.due, sender.last_served + 1) - s.due.begin());
   }
   for (size_t left = s.due.size(); left > 0; --left) {
     if (at >= s.due.size()) at = 0;
@@ -672,7 +675,7 @@ uint32_t PacketDomain::take_paced(uint32_t pi) {
     const QueuePair& q = qps_[qi];
     if (q.next_send > now_) {
       s.due.erase(s.due.begin() + static_cast<std::ptrdiff_t>(at));
-      pace(s, qi);
+      pace(si, qi);
       continue;
     }
     if ((classes_ > 1 && lane(pi, q.traffic_class).paused) || q.next == q.posted ||
@@ -680,12 +683,12 @@ uint32_t PacketDomain::take_paced(uint32_t pi) {
       ++at;
       continue;
     }
-    s.last_served = q.rank;
+    sender.last_served = q.rank;
     const uint32_t k = send_next(qi);
     // At line rate its time has come when the port is free again.
     if (q.rate < q.line && q.is_active) {
       s.due.erase(s.due.begin() + static_cast<std::ptrdiff_t>(at));
-      pace(s, qi);
+      pace(si, qi);
     }
     return k;
   }
@@ -694,7 +697,7 @@ uint32_t PacketDomain::take_paced(uint32_t pi) {
       config_.congestion != CongestionControl::hpcc) {
     if (!s.later.empty()) soonest = s.later.front().first;
   } else {
-    for (const uint32_t qi : s.active) {
+    for (const uint32_t qi : sender.active) {
       const QueuePair& q = qps_[qi];
       if (classes_ > 1 && lane(pi, q.traffic_class).paused) continue;
       if (q.next == q.posted || (q.window != 0 && q.next - q.una >= window_of(q, qi))) continue;
@@ -858,10 +861,7 @@ void PacketDomain::receive_in_order(QueuePair& q, int64_t bytes, int64_t payload
   r.transmissions += q.receive_transmissions;
   q.receive_packets = q.receive_transmissions = 0;
   q.receive_transfer = states_[current].next;
-  if (config_.receive_delay_ps > 0)
-    set_timer(now_ + config_.receive_delay_ps, kHostSees, current, 0);
-  else
-    complete(current, Completion::What::delivered);
+  hand_over(current);
 }
 
 /// What every data packet at its receiver is counted for, and what its mark leads to.
@@ -1028,15 +1028,17 @@ void PacketDomain::activate(uint32_t qi) {
   if (q.is_active) return;
   if (q.next == q.posted && !(selective() && !selective_[qi].repeat.empty())) return;
   q.is_active = true;
-  Sender& sender = senders_[ports_[q.port].sender];
+  const uint32_t si = ports_[q.port].sender;
+  Sender& sender = senders_[si];
   auto& active = sender.active;
   active.insert(position(active, q.rank), qi);
   ports_[q.port].sending = true;
   if (sender.paced) {
-    pace(sender, qi);
+    pace(si, qi);
   } else if (active.size() >= kPacedFrom && !selective()) {
     sender.paced = true;
-    for (const uint32_t other : active) pace(sender, other);
+    if (pacings_.size() <= si) pacings_.resize(si + 1);
+    for (const uint32_t other : active) pace(si, other);
   }
 }
 
@@ -1044,17 +1046,27 @@ void PacketDomain::deactivate(uint32_t qi) {
   QueuePair& q = qps_[qi];
   if (!q.is_active) return;
   q.is_active = false;
-  Sender& sender = senders_[ports_[q.port].sender];
+  const uint32_t si = ports_[q.port].sender;
+  Sender& sender = senders_[si];
   auto& active = sender.active;
   active.erase(position(active, q.rank));
   ports_[q.port].sending = !active.empty();
   if (!sender.paced) return;
-  const auto place = position(sender.due, q.rank);
-  if (place != sender.due.end() && *place == qi) sender.due.erase(place);
+  Pacing& s = pacings_[si];
+  const auto place = position(s.due, q.rank);
+  if (place != s.due.end() && *place == qi) s.due.erase(place);
   if (active.size() > kPacedTo) return;
   sender.paced = false;
-  sender.due.clear();
-  sender.later.clear();
+  s.due.clear();
+  s.later.clear();
+}
+
+/// The last byte of a message is in the NIC.
+[[gnu::noinline]] void PacketDomain::hand_over(uint32_t state) {
+  if (config_.receive_delay_ps > 0)
+    set_timer(now_ + config_.receive_delay_ps, kHostSees, state, 0);
+  else
+    complete(state, Completion::What::delivered);
 }
 
 void PacketDomain::complete(uint32_t state, Completion::What what) {

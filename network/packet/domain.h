@@ -163,8 +163,9 @@ class PacketDomain {
  private:
   static constexpr uint32_t kNil = 0xffffffffU;
   static constexpr int64_t kNever = INT64_MAX;
-  // Active queue pairs of a NIC from which on they are kept by send time, and below which no more.
-  static constexpr size_t kPacedFrom = 9, kPacedTo = 4;
+  // Active queue pairs of a NIC from which on they are kept by send time, and down to which. With
+  // fewer the heap costs more than a look at one after the other (docs/engine.md).
+  static constexpr size_t kPacedFrom = 128, kPacedTo = 64;
 
   // Order of events at one instant: changes of the fabric, new work, controller timers, arrivals,
   // then transmitters: one that falls due now chooses among all that has arrived by now. (An idle
@@ -282,18 +283,20 @@ class PacketDomain {
     std::vector<uint32_t> active;  // queue pairs with unsent data, ascending in rank
     uint32_t last_served = kNil;   // rank
     uint32_t port = kNil;
-    // With many of them, which may go: every active one is in `due` (by rank; its pace allows it,
-    // or will when the port is free) or in `later`, a heap of send times in which old entries stay
-    // behind.
-    bool paced = false;
-    std::vector<uint32_t> due;
-    std::vector<std::pair<int64_t, uint32_t>> later;
     // Receive side: data that waits to be taken into the host.
     int64_t receive_bps = 0;  // 0: as fast as it comes
     List waiting;
     int64_t waiting_bytes = 0;
     bool serving = false;
+    bool paced = false;  // pacings_ says which of the active ones may go
     NicCounters counters;
+  };
+  /// Of a sender with many active queue pairs. Each is in `due` (by rank; its pace allows it, or
+  /// will when the port is free) or in `later`, a heap of send times in which old entries stay
+  /// behind.
+  struct Pacing {
+    std::vector<uint32_t> due;
+    std::vector<std::pair<int64_t, uint32_t>> later;
   };
 
   struct Node {
@@ -404,7 +407,8 @@ class PacketDomain {
   uint32_t take_from_nic(uint32_t port);
   uint32_t take_paced(uint32_t port);
   uint32_t send_next(uint32_t qp);
-  void pace(Sender& sender, uint32_t qp);
+  void pace(uint32_t sender, uint32_t qp);
+  void hand_over(uint32_t state);
   [[nodiscard]] bool has_work(uint32_t port) const;
   [[nodiscard]] int64_t nic_ready(uint32_t port) const;
   int64_t transmission_ps(Port& port, int64_t bytes) const;
@@ -556,6 +560,7 @@ class PacketDomain {
   std::vector<LaneState> lane_states_;  // of all classes
   std::vector<Node> nodes_;
   std::vector<Sender> senders_;
+  std::vector<Pacing> pacings_;  // by sender; shorter where no later one has needed it
   std::vector<QueuePair> qps_;
   std::vector<uint32_t> paths_;  // per path: local ports, kNil, number of ports
   std::vector<Packet> packets_;

@@ -65,8 +65,8 @@ void PacketDomain::set_rate(uint32_t qi, int64_t rate, int64_t target, bool cut)
         transmission_time(Bytes(q.pace_bytes), Rate::bps(rate), Time::ps(config_.resolution_ps))
             .ps();
     q.next_send += pace_time - q.pace_time;
-    Sender& sender = senders_[ports_[q.port].sender];
-    if (sender.paced && q.is_active) pace(sender, qi);
+    const uint32_t sender = ports_[q.port].sender;
+    if (senders_[sender].paced && q.is_active) pace(sender, qi);
     q.pace_rate = rate;
     q.pace_time = pace_time;
   }

@@ -73,7 +73,9 @@ uint64_t PacketDomain::hash_state(Hash128& h) const {
       const Sender& s = senders_[p.sender];
       h.add(s.last_served);
       h.add(static_cast<uint64_t>(s.paced));
-      for (const uint32_t qi : s.due) h.add(qi);
+      if (s.paced) {
+        for (const uint32_t qi : pacings_[p.sender].due) h.add(qi);
+      }
     }
     for (uint32_t c = 0; c < classes_; ++c) {
       const Lane& l = lane(pi, c);
@@ -290,9 +292,9 @@ void PacketDomain::jump(int64_t limit) {
     list(p.control);
     if (p.busy_until > before) p.busy_until += skip;
     if (p.wake != kNever) p.wake += skip;
-    if (p.sender != kNil) {
+    if (p.sender != kNil && senders_[p.sender].paced) {
       // As the send times that they repeat; old entries stay old.
-      for (auto& entry : senders_[p.sender].later) {
+      for (auto& entry : pacings_[p.sender].later) {
         if (entry.first > before) entry.first += skip;
       }
     }

@@ -284,8 +284,9 @@ void balance(const Result& result, std::string& out) {
 
 void fast_path(const Result& result, std::string& out) {
   const FastPathStats& f = *result.fast_path;
-  out += "\nFast path (exact)\n";
-  const double all = static_cast<double>(f.bytes_simulated + f.bytes_jumped + f.bytes_followed);
+  out += f.stepping ? "\nFast path\n" : "\nFast path (exact)\n";
+  const double all =
+      static_cast<double>(f.bytes_simulated + f.bytes_jumped + f.bytes_followed + f.bytes_stepped);
   const auto percent = [&](int64_t bytes) {
     return fmt::format("{:.2f} %", all > 0 ? 100 * static_cast<double>(bytes) / all : 0.0);
   };
@@ -298,6 +299,27 @@ void fast_path(const Result& result, std::string& out) {
                      percent(f.bytes_simulated), percent(f.bytes_jumped), report::grouped(f.jumps),
                      percent(f.bytes_followed)),
          out);
+  if (f.stepping) {
+    figure("stepping",
+           fmt::format("{} of the payload in {} domains, {} events for {} link transmissions; {} "
+                       "domains left what can be stepped",
+                       percent(f.bytes_stepped), report::grouped(f.stepped),
+                       report::grouped(f.events_stepped), report::grouped(f.transmissions_stepped),
+                       report::grouped(f.stepping_stopped)),
+           out);
+    figure("audit",
+           f.audit_n == 0
+               ? std::string("not audited: nothing that was stepped fitted into the budget")
+               : fmt::format(
+                     "{} of what was stepped again as packets: {} completion times off by "
+                     "{:.2f} % in the mean ({:.2f} % in size, 95 % sure of less than {:.2f} %), "
+                     "at most {:.1f} %",
+                     fmt::format("{:.1f} %", 100.0 * static_cast<double>(f.bytes_audited) /
+                                                 static_cast<double>(f.bytes_stepped)),
+                     report::grouped(f.audit_n), f.audit_mean_pct(), f.audit_mean_abs_pct(),
+                     f.audit_bound_pct(), f.audit_max_pct),
+           out);
+  }
   figure("events",
          fmt::format("{} for {} link transmissions, {} of them a second time",
                      report::grouped(f.events), report::grouped(result.totals.transmissions),

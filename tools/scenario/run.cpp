@@ -706,6 +706,8 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     options.partition = s.domains;
     options.memo = s.memo;
     options.jumps = s.period_jump;
+    options.stepping = s.fast_path == "fast" && s.stepping && !stepping_declines(config);
+    options.audit_budget = options.stepping ? s.audit_budget : 0;
     options.memo_bytes = static_cast<size_t>(s.memo_limit);
     auto fabric = std::make_unique<DomainFabric>(topology, config, options);
     domains = fabric.get();

@@ -414,8 +414,8 @@ void read_fabric(Block& root, Scenario& s) {
           read_pinned_routes(relative_to(s.base_dir, p.text("routes")), p.origin("routes").pos);
     }
     if (s.pinned.empty()) {
-      throw UserError(s.ecmp.pos, "load_balancing: pinned needs routes",
-                      "give a list or a file: routes: routes.csv; or use kind: source-routed");
+      s.warnings.push_back("load_balancing: pinned without routes: all queue pairs go by 'rest', " +
+                           p.text("rest"));
     }
   }
   s.transport.category = "transport";
@@ -842,10 +842,9 @@ void read_simulation(Block& root, Scenario& s) {
                     "known: " + known + " (ns3 is not built yet)");
   }
   const std::string fast = b.text("fast_path", "none");
-  if (fast == "fast") not_built(b.key_pos("fast_path"), "simulation.fast_path: " + fast);
-  if (fast != "none" && fast != "exact") {
+  if (fast != "none" && fast != "exact" && fast != "fast") {
     throw UserError(b.key_pos("fast_path"), "unknown fast_path '" + fast + "'",
-                    "known: none, exact (fast is not built yet)");
+                    "known: none, exact, fast");
   }
   s.fast_path = fast;
   const Params domains = b.one(scenario_key("simulation.domains"));
@@ -854,9 +853,14 @@ void read_simulation(Block& root, Scenario& s) {
   s.memo = memo.is_word("memo", "on");
   const Params jumps = b.one(scenario_key("simulation.period_jump"));
   s.period_jump = jumps.is_word("period_jump", "on");
+  const Params stepping = b.one(scenario_key("simulation.stepping"));
+  s.stepping = stepping.is_word("stepping", "on");
   const Params memo_limit = b.one(scenario_key("simulation.memo_limit"));
   s.memo_limit = memo_limit.bytes("memo_limit").count();
-  b.refuse("audit");
+  Block audit_block = b.block("audit");
+  const Params audit = audit_block.one(scenario_key("simulation.audit.budget"));
+  s.audit_budget = audit.real("budget");
+  audit_block.finish();
   const Params seeds = b.one(scenario_key("simulation.seeds"));
   if (seeds.integer("seeds") > 1) not_built(b.key_pos("seeds"), "simulation.seeds above 1");
   const Params threads = b.one(scenario_key("simulation.threads"));
@@ -869,9 +873,10 @@ void read_simulation(Block& root, Scenario& s) {
   list_setting(s, "simulation.engine", engine, b.origin("engine"));
   list_settings(s, "simulation.", s.engine.params);
   list_setting(s, "simulation.fast_path", fast, b.origin("fast_path"));
-  for (const Params* p : {&domains, &memo, &jumps, &memo_limit}) {
+  for (const Params* p : {&domains, &memo, &jumps, &stepping, &memo_limit}) {
     list_settings(s, "simulation.", *p);
   }
+  list_settings(s, "simulation.audit.", audit);
   list_settings(s, "simulation.", seeds);
   list_settings(s, "simulation.", threads);
   list_settings(s, "simulation.", until);

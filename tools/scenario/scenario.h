@@ -94,9 +94,10 @@ struct Scenario {
 
   ModelChoice engine;              ///< category "engine", see network/engine.h
   Time until = Time::infinity();   ///< simulation.until
-  std::string fast_path = "none";  ///< or "exact"
-  bool domains = true, memo = true, period_jump = true;
-  int64_t memo_limit = 0;  ///< bytes
+  std::string fast_path = "none";  ///< or "exact", "fast"
+  bool domains = true, memo = true, period_jump = true, stepping = true;
+  double audit_budget = 0;  ///< share of the work
+  int64_t memo_limit = 0;   ///< bytes
   Params collectives;
   ModelChoice compute;  ///< kind "auto" is settled when the trace is read
   ModelChoice jitter;   ///< of compute times
