@@ -697,7 +697,9 @@ TEST_F(EveryModel, EveryPresetAndDeviceLoads) {
     EXPECT_GT(card.tflops, card.vector_tflops) << name;
     EXPECT_GT(card.vector_tflops, card.special_tops) << name;
     EXPECT_GT(card.special_tops, 1) << name;
-    if (card.fp8_tflops > 0) EXPECT_NEAR(card.fp8_tflops / card.tflops, 2, 0.001) << name;
+    if (card.fp8_tflops > 0) {
+      EXPECT_NEAR(card.fp8_tflops / card.tflops, 2, 0.001) << name;
+    }
     EXPECT_GE(card.memory_bytes, int64_t{32} << 30) << name;
     EXPECT_GE(card.scale_up_bps, 8 * int64_t{150'000'000'000}) << name;
     EXPECT_GE(card.sms, 80) << name;
