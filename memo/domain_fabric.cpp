@@ -51,7 +51,9 @@ uint32_t DomainFabric::link_order(uint32_t link) {
   return order;
 }
 
-PortMemory DomainFabric::port_memory(uint32_t port) { return port_memories_[port]; }
+PortMemory DomainFabric::port_memory(uint32_t port) {
+  return port_memories_[port];
+}
 
 uint32_t DomainFabric::queue_pair(uint32_t src, uint32_t dst, uint32_t channel, uint8_t cls,
                                   uint8_t part) {
@@ -155,9 +157,8 @@ void DomainFabric::arrive(uint32_t call, uint32_t member, Time at) {
   c.begun = true;
   const bool lasting = !c.info.request.sizes;
   auto& known = plan_qps_[c.info.channel_base];
-  const auto found = std::find_if(known.begin(), known.end(), [&](const PlanQps& entry) {
-    return entry.plan == c.plan.get();
-  });
+  const auto found = std::find_if(known.begin(), known.end(),
+                                  [&](const PlanQps& entry) { return entry.plan == c.plan.get(); });
   if (lasting && found != known.end()) {
     c.qps = found->qps;
   } else {
@@ -399,8 +400,8 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
       }
       feed(*d.run, in);
       if (d.recorded) {
-        d.episode->log.push_back({in.at - d.start, static_cast<uint32_t>(d.inputs.size() - 1), 0,
-                                  Episode::Kind::input});
+        d.episode->log.push_back(
+            {in.at - d.start, static_cast<uint32_t>(d.inputs.size() - 1), 0, Episode::Kind::input});
         d.episode->hashes.push_back(d.hashes.back());
         store_.index(d.episode);
         wake_followers(*d.episode);

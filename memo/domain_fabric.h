@@ -40,10 +40,10 @@ namespace trainyard {
 std::optional<std::string> fast_path_declines(const PacketConfig& config);
 
 struct FastPathOptions {
-  bool partition = true;             ///< false: one domain that holds everything (the oracle)
-  bool memo = true;                  ///< false: every domain is simulated
-  bool jumps = true;                 ///< skip whole periods of what is simulated
-  bool stepping = false;  ///< approximate: no packets where senders contend (SteppedFabric)
+  bool partition = true;    ///< false: one domain that holds everything (the oracle)
+  bool memo = true;         ///< false: every domain is simulated
+  bool jumps = true;        ///< skip whole periods of what is simulated
+  bool stepping = false;    ///< approximate: no packets where senders contend (SteppedFabric)
   double audit_budget = 0;  ///< share of the work that goes into checking what was stepped
   size_t memo_bytes = size_t{1} << 30;  ///< of ended episodes; the least recently used go first
 };
@@ -51,7 +51,8 @@ struct FastPathOptions {
 class DomainFabric final : public Fabric, public CollectiveHost, private DomainRegistry {
  public:
   /// `topology` must outlive it; fast_path_declines(config) says nothing.
-  DomainFabric(const Topology& topology, const PacketConfig& config, const FastPathOptions& options);
+  DomainFabric(const Topology& topology, const PacketConfig& config,
+               const FastPathOptions& options);
   ~DomainFabric() override;
 
   TransferId start(const Transfer& transfer, Time at) override;
@@ -102,9 +103,9 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     bool used = false;
     int64_t start = 0;
     std::vector<Input> inputs;
-    std::vector<Hash128> hashes;  // after each of them
-    Hash128 shape;                // what it was told, but not when, nor who came
-    std::vector<uint32_t> links;  // by label; ports are 2 label and 2 label + 1
+    std::vector<Hash128> hashes;                  // after each of them
+    Hash128 shape;                                // what it was told, but not when, nor who came
+    std::vector<uint32_t> links;                  // by label; ports are 2 label and 2 label + 1
     std::vector<uint32_t> link_orders, qp_ranks;  // sorted
     std::unordered_map<uint32_t, uint32_t> nodes;
     std::vector<uint32_t> switches;
@@ -114,11 +115,11 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     enum class Mode : uint8_t { pending, leader, follower } mode = Mode::pending;
     std::unique_ptr<DomainRun> run;
     std::shared_ptr<Episode> episode;
-    size_t pos = 0;           // entries of the log that are behind it
-    uint64_t outputs = 0;     // committed
-    bool recorded = false;    // leader: its log is kept up
-    bool waiting = false;     // follower: for the log to grow
-    uint64_t skip = 0;        // leader: outputs that were committed before it was simulated
+    size_t pos = 0;         // entries of the log that are behind it
+    uint64_t outputs = 0;   // committed
+    bool recorded = false;  // leader: its log is kept up
+    bool waiting = false;   // follower: for the log to grow
+    uint64_t skip = 0;      // leader: outputs that were committed before it was simulated
     // With stepping. What has been told need not be what another way of simulating would tell by
     // now: kept one by one.
     std::unordered_map<uint64_t, int64_t> told;

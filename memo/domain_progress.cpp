@@ -14,7 +14,9 @@ namespace {
 constexpr int64_t kNever = INT64_MAX;
 constexpr int64_t kPast = INT64_MIN / 2;
 
-int64_t ps_of(Time t) { return t == Time::infinity() ? kNever : t.ps(); }
+int64_t ps_of(Time t) {
+  return t == Time::infinity() ? kNever : t.ps();
+}
 
 void add_totals(FabricTotals& a, const FabricTotals& b) {
   a.data_packets += b.data_packets;
@@ -82,8 +84,8 @@ void DomainFabric::lead(uint32_t domain) {
     const bool steps = worth_stepping(d);
     d.approximate = d.approximate || steps;
     if (!steps && options_.stepping) ++shapes_[d.shape];
-    d.recorded = options_.partition && options_.memo && !d.approximate &&
-                 !dicey_.contains(d.hashes.back());
+    d.recorded =
+        options_.partition && options_.memo && !d.approximate && !dicey_.contains(d.hashes.back());
     if (now_ > d.start && d.again_until == 0) {
       d.again_until = now_;
       ++stats_.materialised;
@@ -115,8 +117,7 @@ void DomainFabric::lead(uint32_t domain) {
     }
     feed(*d.run, in);
     if (!d.recorded) continue;
-    d.episode->log.push_back(
-        {in.at - d.start, static_cast<uint32_t>(i), 0, Episode::Kind::input});
+    d.episode->log.push_back({in.at - d.start, static_cast<uint32_t>(i), 0, Episode::Kind::input});
     d.episode->hashes.push_back(d.hashes[i]);
     store_.index(d.episode);
   }
@@ -638,8 +639,8 @@ void DomainFabric::end(uint32_t domain) {
 /// budget lasts. Its idle parts still remember what they did when it began.
 void DomainFabric::audit(const Domain& d) {
   // Work in events of packets; one of stepping costs about three.
-  const double budget = options_.audit_budget *
-                        static_cast<double>(stats_.events + 2 * stats_.events_stepped);
+  const double budget =
+      options_.audit_budget * static_cast<double>(stats_.events + 2 * stats_.events_stepped);
   const double cost = 1.8 * static_cast<double>(d.episode->transmissions);
   if (static_cast<double>(stats_.audit_events) + cost > budget) return;
   DomainRun run(topology_, config_, static_cast<DomainRegistry&>(*this));
@@ -836,9 +837,9 @@ void DomainFabric::check_conservation() const {
   const bool grants = std::any_of(calls_.begin(), calls_.end(),
                                   [](const Call& c) { return c.tally.cts_count > 0; });
   if (!grants && delivered != asked) {
-    throw SimulationError("conservation broken: bytes asked for and delivered: " +
-                          std::to_string(asked) + " against " + std::to_string(delivered) +
-                          "; please report this scenario");
+    throw SimulationError(
+        "conservation broken: bytes asked for and delivered: " + std::to_string(asked) +
+        " against " + std::to_string(delivered) + "; please report this scenario");
   }
 }
 
@@ -865,7 +866,8 @@ const std::vector<TransferRecord>& DomainFabric::transfers() const {
 std::vector<LinkRecord> DomainFabric::links() const {
   std::vector<PortTally> sums(2 * links_in_order_.size());
   for (size_t i = 0; i < links_in_order_.size(); ++i) {
-    for (uint32_t dir = 0; dir < 2; ++dir) sums[2 * i + dir] = tallies_[2 * links_in_order_[i] + dir];
+    for (uint32_t dir = 0; dir < 2; ++dir)
+      sums[2 * i + dir] = tallies_[2 * links_in_order_[i] + dir];
   }
   for (const uint32_t l : leaders_) {
     const Domain& d = domains_[l];

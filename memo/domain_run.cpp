@@ -6,8 +6,8 @@
 
 namespace trainyard {
 
-DomainRun::DomainRun(const Topology& topology, const PacketConfig& config,
-                     DomainRegistry& registry, bool stepped)
+DomainRun::DomainRun(const Topology& topology, const PacketConfig& config, DomainRegistry& registry,
+                     bool stepped)
     : complete_at_receiver_(config.complete_at_receiver) {
   if (stepped)
     stepped_ = std::make_unique<SteppedFabric>(topology, config, &registry);

@@ -32,9 +32,9 @@ struct Episode {
 
   // At the end.
   struct Residue {
-    QpMemory memory;       ///< relative to the end
-    bool plain = true;     ///< only `posted` counts
-    int64_t posted = 0;    ///< in this episode
+    QpMemory memory;     ///< relative to the end
+    bool plain = true;   ///< only `posted` counts
+    int64_t posted = 0;  ///< in this episode
   };
   std::vector<Residue> qps;
   /// last_served: label of the queue pair, where the port has sent data.

@@ -14,7 +14,7 @@ struct FastPathStats {
   uint64_t episodes = 0;  ///< distinct ones simulated to their end
   int64_t bytes_simulated = 0, bytes_jumped = 0, bytes_followed = 0;
   uint64_t transmissions_simulated = 0, transmissions_jumped = 0, transmissions_followed = 0;
-  uint64_t jumps = 0;               ///< over whole periods
+  uint64_t jumps = 0;  ///< over whole periods
   // Stepping (fast only).
   bool stepping = false;  ///< it was allowed
   uint64_t stepped = 0;   ///< domains
@@ -40,13 +40,13 @@ struct FastPathStats {
   }
   [[nodiscard]] double n() const { return static_cast<double>(audit_n); }
   double audit_sum_pct = 0, audit_sum_abs_pct = 0, audit_sum_squares = 0, audit_max_pct = 0;
-  uint64_t events = 0;              ///< executed, those simulated again included
-  uint64_t events_again = 0;        ///< executed a second time, for followers and merges
-  uint64_t materialised = 0;        ///< followers that had to be simulated after all
-  uint64_t merges = 0;              ///< of domains that a new message joined
-  uint64_t pool_merges = 0;         ///< of domains that shared a buffer too closely
-  uint64_t dice_domains = 0;        ///< domains in which dice decided something
-  uint64_t largest_domain = 0;      ///< links
+  uint64_t events = 0;          ///< executed, those simulated again included
+  uint64_t events_again = 0;    ///< executed a second time, for followers and merges
+  uint64_t materialised = 0;    ///< followers that had to be simulated after all
+  uint64_t merges = 0;          ///< of domains that a new message joined
+  uint64_t pool_merges = 0;     ///< of domains that shared a buffer too closely
+  uint64_t dice_domains = 0;    ///< domains in which dice decided something
+  uint64_t largest_domain = 0;  ///< links
   uint64_t evicted = 0;
   size_t memo_bytes = 0;
 };

@@ -189,7 +189,10 @@ uint64_t OpGraph::hash() const {
   }
   for (const Kernel& k : kernels) {
     h.add(static_cast<uint64_t>(k.kind));
-    for (const int64_t v : {k.flops, k.bytes, k.m, k.n, k.k}) h.add(static_cast<uint64_t>(v));
+    h.add(static_cast<uint64_t>(k.precision) << 1 | static_cast<uint64_t>(k.backward));
+    for (const int64_t v : {k.flops, k.bytes, k.m, k.n, k.k, k.special}) {
+      h.add(static_cast<uint64_t>(v));
+    }
   }
   for (uint32_t f : first_) h.add(f);
   for (uint32_t s : successors_) h.add(s);

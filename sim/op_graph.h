@@ -59,10 +59,14 @@ struct Stream {
 /// A kernel of a compute op that stands for several: its time is the sum of theirs.
 struct Kernel {
   enum class Kind : uint8_t { gemm, attention, elementwise };
+  enum class Precision : uint8_t { half, fp8, tf32 };  ///< of operands; half: bf16 or fp16
   Kind kind = Kind::gemm;
-  int64_t flops = 0;
+  int64_t flops = 0;            ///< elementwise: outside the tensor cores
   int64_t bytes = 0;            ///< of device memory, read and written
   int64_t m = 0, n = 0, k = 0;  ///< shape of a GEMM; of attention: queries, keys, heads x size
+  int64_t special = 0;          ///< results of special functions: the exponentials of a softmax
+  Precision precision = Precision::half;
+  bool backward = false;  ///< attention, whose backward kernel has the same shape
   bool operator==(const Kernel&) const = default;
 };
 

@@ -25,6 +25,10 @@ struct Span {
   uint32_t last = kNone;   ///< wait: the rank that was waited for
 };
 
+/// What a rank does at an instant; the first that applies.
+enum class Phase : uint8_t { compute, exposed_comm, host, wait, idle };
+inline constexpr size_t kPhases = 5;
+
 /// Time of one rank, split so that the parts sum to the step:
 /// step = compute + exposed_comm + host + wait + idle. Hidden communication overlaps compute.
 struct RankTimes {

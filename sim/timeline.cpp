@@ -85,6 +85,16 @@ struct Timeline::RankState {
   int computing = 0, hosting = 0, moving = 0, waiting = 0;
   std::array<int16_t, kDimensions> moving_of{}, waiting_of{};
   Time since;
+  /// With TimelineOptions::overlap_q32: compute ops under way, and how fast.
+  struct Paced {
+    uint32_t op = 0;
+    Time begin;
+    Time work;  // left at `from`, in time without company
+    Time from;
+    Time end;  // at the present pace; events for other times are void
+  };
+  std::vector<Paced> paced;
+  bool slow = false;
 };
 
 struct Timeline::Collective {
@@ -118,6 +128,7 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
       compute_(compute),
       selector_(collectives),
       options_(std::move(options)) {
+  TRAINYARD_ASSERT(options_.overlap_q32 == 0 || options_.faults == nullptr);
   ranks_.resize(job.ranks.size());
   times_.resize(job.ranks.size());
   // Slot -> the first slot that holds the same.
@@ -183,6 +194,55 @@ void Timeline::move(uint32_t rank, uint32_t op, int change) {
   s.moving += change;
   int16_t& n = s.moving_of[static_cast<size_t>(dimension(s, op))];
   n = static_cast<int16_t>(n + change);
+  if (options_.overlap_q32 != 0) repace(rank);
+}
+
+/// Rounded up.
+Time Timeline::stretched(Time work, bool slow) const {
+  if (!slow) return work;
+  const auto product =
+      static_cast<unsigned __int128>(work.ps()) * ((uint64_t{1} << 32) + options_.overlap_q32);
+  return Time::ps(static_cast<int64_t>((product + 0xffffffffU) >> 32));
+}
+
+void Timeline::begin_paced(uint32_t rank, uint32_t op, Time work) {
+  RankState& s = ranks_[rank];
+  const Time end = now_ + stretched(work, s.slow);
+  s.paced.push_back({op, now_, work, now_, end});
+  events_.push(end.ps(), rank, op);
+}
+
+/// Communication on `rank` begins or ends: what computes there gets slower or faster.
+void Timeline::repace(uint32_t rank) {
+  RankState& s = ranks_[rank];
+  const bool slow = s.moving > 0;
+  if (slow == s.slow) return;
+  for (RankState::Paced& p : s.paced) {
+    Time done = now_ - p.from;
+    if (s.slow) {
+      done = Time::ps(static_cast<int64_t>((static_cast<unsigned __int128>(done.ps()) << 32) /
+                                           ((uint64_t{1} << 32) + options_.overlap_q32)));
+    }
+    p.work = p.work - std::min(p.work, done);
+    p.from = now_;
+    p.end = now_ + stretched(p.work, slow);
+    events_.push(p.end.ps(), rank, p.op);
+  }
+  s.slow = slow;
+}
+
+/// Whether the event for the end of `op` still holds; then its span is told.
+bool Timeline::end_paced(uint32_t rank, uint32_t op) {
+  RankState& s = ranks_[rank];
+  const Op& o = s.graph->ops[op];
+  if (o.kind == OpKind::metadata || s.graph->streams[o.stream].name == "host") return true;
+  const auto it = std::find_if(s.paced.begin(), s.paced.end(),
+                               [&](const RankState::Paced& p) { return p.op == op; });
+  if (it == s.paced.end() || it->end != now_) return false;
+  emit(rank, op, o.kind == OpKind::memory ? Span::Kind::memory : Span::Kind::compute, it->begin,
+       now_);
+  s.paced.erase(it);
+  return true;
 }
 
 void Timeline::wait(uint32_t rank, uint32_t op, int change) {
@@ -199,9 +259,19 @@ Dimension Timeline::dimension(const RankState& s, uint32_t op) {
 /// Books the time since the last change of what runs on `rank`.
 void Timeline::account(uint32_t rank) {
   RankState& s = ranks_[rank];
-  const Time span = now_ - s.since;
+  const Time from = s.since;
+  const Time span = now_ - from;
   s.since = now_;
   if (span.ps() == 0) return;
+  if (recorder_ != nullptr) {
+    recorder_->phase(rank,
+                     s.computing > 0 ? Phase::compute
+                     : s.moving > 0  ? Phase::exposed_comm
+                     : s.hosting > 0 ? Phase::host
+                     : s.waiting > 0 ? Phase::wait
+                                     : Phase::idle,
+                     from, now_);
+  }
   RankTimes& t = times_[rank];
   const auto first_of = [](const std::array<int16_t, kDimensions>& running) {
     for (size_t d = 1; d < kDimensions; ++d) {
@@ -309,6 +379,10 @@ void Timeline::begin_now(uint32_t rank, uint32_t op) {
       account(rank);
       const bool host = s.graph->streams[o.stream].name == "host";
       (host ? s.hosting : s.computing) += 1;
+      if (options_.overlap_q32 != 0 && !host) {
+        begin_paced(rank, op, d);
+        return;
+      }
       Time end = now_ + d;
       if (options_.faults != nullptr && !host) {
         end = options_.faults->end_of_compute(rank, now_, d);
@@ -425,8 +499,8 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
       const CollectiveAlgorithm& algorithm = selector_.choose(request);
       r.algorithm = algorithm.name();
       if (options_.host != nullptr) {
-        c.call = options_.host->open(
-            {&algorithm, request, gi * 64, c.owner, options_.traffic_class});
+        c.call =
+            options_.host->open({&algorithm, request, gi * 64, c.owner, options_.traffic_class});
         TRAINYARD_ASSERT(c.call == hosted_.size());
         hosted_.push_back(index);
       } else {
@@ -715,8 +789,7 @@ bool Timeline::run(Recorder* recorder) {
   settle();
 
   // A host may skip time within a stretch.
-  const Time stretch =
-      options_.host != nullptr ? Time::ms(20) : slice_of(ranks_.size());
+  const Time stretch = options_.host != nullptr ? Time::ms(20) : slice_of(ranks_.size());
   std::vector<Completion> completions;
   std::vector<CollectiveHost::Done> through;
   std::vector<CollectiveSend> no_sends;
@@ -765,7 +838,7 @@ bool Timeline::run(Recorder* recorder) {
         begin_now(delayed_[e.arg].first, delayed_[e.arg].second);
       } else if (e.key == kDelayedDelivery) {
         on_delivery(e.arg);
-      } else {
+      } else if (options_.overlap_q32 == 0 || end_paced(e.key, e.arg)) {
         finished_.emplace_back(e.key, e.arg);
       }
     }

@@ -35,6 +35,10 @@ class Recorder {
  public:
   virtual ~Recorder() = default;
   virtual void span(const Span& span) = 0;
+  /// A rank did one thing from `begin` to `end`: the parts of RankTimes, in order of time per rank.
+  virtual void phase(uint32_t rank, Phase phase, Time begin, Time end) {
+    (void)rank, (void)phase, (void)begin, (void)end;
+  }
 };
 
 struct TimelineOptions {
@@ -44,6 +48,9 @@ struct TimelineOptions {
   bool eager_sends = false;
   Time collective_timeout = Time::infinity();  ///< first arrival to finish; longer fails the run
   uint8_t traffic_class = 0;                   ///< Transfer::traffic_class of all it sends
+  /// Share by which compute on a rank is slower while a message or collective moves there, in
+  /// 1/2^32: what is left of an op takes 1 + share times as long. 0: not at all. Not with `faults`.
+  uint64_t overlap_q32 = 0;
   /// GPUs that slow down or stop; null: none. A stopped GPU begins no op and takes no further part
   /// in collectives; ops on a stream called "host" run on.
   const FaultSource* faults = nullptr;
@@ -93,6 +100,10 @@ class Timeline {
   [[nodiscard]] Time scaled(Time d, uint32_t rank, const Op& o) const;
   [[nodiscard]] uint32_t position(uint32_t rank, uint32_t slot) const;
   void move(uint32_t rank, uint32_t op, int change);
+  void begin_paced(uint32_t rank, uint32_t op, Time work);
+  void repace(uint32_t rank);
+  bool end_paced(uint32_t rank, uint32_t op);
+  [[nodiscard]] Time stretched(Time work, bool slow) const;
   void wait(uint32_t rank, uint32_t op, int change);
   static Dimension dimension(const RankState& s, uint32_t op);
   void apply(uint32_t index, std::vector<CollectiveSend>& sends, std::vector<uint32_t>& done);

@@ -15,7 +15,7 @@ chakra::RankTrace export_rank(const Job& job, uint32_t rank) {
   trace.nodes.resize(graph.ops.size());
   for (uint32_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
-    if (op.kernels > 0) {
+    if (op.kernels > 1) {
       throw UserError("a Chakra node has no room for several kernels of one operation",
                       "set workload.kernels to single");
     }

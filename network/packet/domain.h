@@ -34,9 +34,9 @@
 #include "network/packet/domain_registry.h"
 #include "network/packet/hpcc.h"
 #include "network/packet/int_hop.h"
-#include "network/packet/period_finder.h"
 #include "network/packet/nic_counters.h"
 #include "network/packet/observe.h"
+#include "network/packet/period_finder.h"
 #include "network/packet/telemetry.h"
 #include "network/packet/timely.h"
 #include "network/routing.h"
@@ -136,8 +136,8 @@ class PacketDomain {
   uint32_t declare(const QpIdentity& id, const QpMemory& memory);
   /// Nothing is under way and nothing will happen by itself but what idle parts age by.
   [[nodiscard]] bool idle() const {
-    return outstanding_ == 0 && live_packets_ == 0 && starts_pending_ == 0 &&
-           cuts_pending_ == 0 && timers_pending_ == 0 && changes_pending_ == 0;
+    return outstanding_ == 0 && live_packets_ == 0 && starts_pending_ == 0 && cuts_pending_ == 0 &&
+           timers_pending_ == 0 && changes_pending_ == 0;
   }
   /// No message can be delivered before this instant, as links are. Never when nothing is sent.
   [[nodiscard]] int64_t no_delivery_before() const;
@@ -244,8 +244,8 @@ class PacketDomain {
     List wire, control;
     Lane lane;  // class 0
     int64_t busy_until = -1;
-    int64_t wake = kNever;  // time of the valid kTransmit event
-    uint32_t peer = 0;      // local node
+    int64_t wake = kNever;          // time of the valid kTransmit event
+    uint32_t peer = 0;              // local node
     uint32_t rank : kRankBits = 0;  // settles ties: order of first use in the whole run
     bool from_host : 1 = false, marks : 1 = false;
     bool lossy : 1 = false;    // loss_q32 > 0, down, or doomed > 0
@@ -354,7 +354,7 @@ class PacketDomain {
     uint32_t channel = 0;
     int64_t increase_next = 0;  // of the valid kIncrease event
     int64_t base = 0;           // posted before this domain knew it
-    int64_t padding = 0;  // selective repeat: posted - bytes asked for
+    int64_t padding = 0;        // selective repeat: posted - bytes asked for
   };
 
   /// Selective repeat. A packet's number is seq / payload; a message begins at a whole number.
@@ -543,10 +543,10 @@ class PacketDomain {
   const Topology& topology_;
   const PacketConfig config_;
   const uint32_t classes_;
-  const bool stamps_;       // data packets carry IntHops
-  const bool heeds_marks_;  // the controller lives on marks
-  bool carries_;            // a data packet's answer takes something over from it
-  bool watched_ = false;    // telemetry_ or observer_ is there
+  const bool stamps_;                     // data packets carry IntHops
+  const bool heeds_marks_;                // the controller lives on marks
+  bool carries_;                          // a data packet's answer takes something over from it
+  bool watched_ = false;                  // telemetry_ or observer_ is there
   std::unique_ptr<Routing> own_routing_;  // null: that of the registry
   Routing* routing_;
   DomainRegistry* const registry_;  // null: this domain is the whole network

@@ -18,8 +18,9 @@ namespace trainyard {
 
 void PacketDomain::use_period_jumps() {
   // Pauses that expire, stamps of packets and windows of bits do not return.
-  const bool plain = config_.pause_quanta == 0 && config_.paths == PathChoice::per_flow && config_.receive_bps == 0 &&
-                     !selective() && config_.recovery == LossRecovery::go_back_n &&
+  const bool plain = config_.pause_quanta == 0 && config_.paths == PathChoice::per_flow &&
+                     config_.receive_bps == 0 && !selective() &&
+                     config_.recovery == LossRecovery::go_back_n &&
                      config_.dcqcn.byte_counter == 0 &&
                      (config_.congestion == CongestionControl::none ||
                       config_.congestion == CongestionControl::dcqcn);
@@ -139,11 +140,10 @@ void PacketDomain::look_for_period(int64_t limit) {
   if (f.has_reference && f.boundaries < f.power && live_packets_ != f.live) return;
   Hash128 h;
   f.spent += hash_state(h);
-  const bool undisturbed = f.has_reference && f.draws == dice_draws_ &&
-                           f.marks == totals_.ecn_marks && f.drops == totals_.drops &&
-                           f.rate_changes == totals_.rate_changes &&
-                           f.timeouts == totals_.timeouts && f.nacks == totals_.nacks &&
-                           f.cnps == totals_.cnp_packets;
+  const bool undisturbed =
+      f.has_reference && f.draws == dice_draws_ && f.marks == totals_.ecn_marks &&
+      f.drops == totals_.drops && f.rate_changes == totals_.rate_changes &&
+      f.timeouts == totals_.timeouts && f.nacks == totals_.nacks && f.cnps == totals_.cnp_packets;
   if (undisturbed && f.hash == h) {
     jump(limit);
     return;

@@ -158,10 +158,10 @@ int64_t PacketDomain::no_delivery_before() const {
     // What is missing comes through the last link, where one packet may be under way already.
     const Port& last = ports_[paths_[q.forward + q.hops - 1]];
     const int64_t missing = states_[q.receive_transfer].end - q.received - config_.payload;
-    const int64_t time = missing <= 0 ? 0
-                                      : transmission_time(Bytes(missing), Rate::bps(last.rate_bps),
-                                                          Time::ps(1))
-                                            .ps();
+    const int64_t time =
+        missing <= 0
+            ? 0
+            : transmission_time(Bytes(missing), Rate::bps(last.rate_bps), Time::ps(1)).ps();
     first = std::min(first, now_ + time);
   }
   return first;

@@ -13,7 +13,7 @@ namespace trainyard {
 /// The search for a period of a packet domain, see domain_period.cpp.
 struct PeriodFinder {
   static constexpr uint32_t kNil = 0xffffffffU;
-  static constexpr int64_t kShortest = 64;    // packets left in a message, to be worth a look
+  static constexpr int64_t kShortest = 64;      // packets left in a message, to be worth a look
   static constexpr uint64_t kGiveUp = 1 << 16;  // boundaries without a return
 
   uint32_t anchor = kNil;

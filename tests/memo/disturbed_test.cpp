@@ -47,7 +47,8 @@ Transfer message(uint32_t island, uint32_t src, uint32_t dst, int64_t bytes, uin
   return t;
 }
 
-Run run(const Topology& topology, const PacketConfig& config, std::vector<Timed> inputs, bool memo) {
+Run run(const Topology& topology, const PacketConfig& config, std::vector<Timed> inputs,
+        bool memo) {
   std::stable_sort(inputs.begin(), inputs.end(),
                    [](const Timed& a, const Timed& b) { return a.at < b.at; });
   FastPathOptions options;
@@ -111,9 +112,9 @@ TEST_P(Disturbed, AtEveryInstant) {
       const auto disturb = [&](uint32_t island, Time when) {
         inputs.push_back({when, message(island, 3, 1, 30'000, 7)});
       };
-      if (who != 1) disturb(0, at);                                 // the leader
-      if (who == 1) disturb(1, at);                                 // the follower
-      if (who == 2) disturb(1, at + Time::ns(300));                 // then the follower
+      if (who != 1) disturb(0, at);                                    // the leader
+      if (who == 1) disturb(1, at);                                    // the follower
+      if (who == 2) disturb(1, at + Time::ns(300));                    // then the follower
       if (who == 3) disturb(1, std::max(Time(), at - Time::ns(300)));  // first the follower
       const Run memo = run(topology, config, inputs, true);
       const Run off = run(topology, config, inputs, false);

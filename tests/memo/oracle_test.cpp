@@ -77,11 +77,13 @@ TEST(Oracle, MarksAndRates) {
   EXPECT_GT(s.marks, 0U);
 }
 
-TEST(Oracle, Spraying) { compare(1, seeds(50), Flavour::spraying); }
+TEST(Oracle, Spraying) {
+  compare(1, seeds(50), Flavour::spraying);
+}
 
 /// Message by message under the timeline, the packet engine gives the same times. (With several
-/// equal paths it may not: queue pairs of a collective are opened at once here, in the timeline when
-/// they are used first, so that they may have other source ports.)
+/// equal paths it may not: queue pairs of a collective are opened at once here, in the timeline
+/// when they are used first, so that they may have other source ports.)
 TEST(Oracle, HostedCollectivesAreThoseOfTheTimeline) {
   int compared = 0;
   for (uint64_t seed = 1; seed <= 120; ++seed) {

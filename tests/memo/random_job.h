@@ -34,9 +34,9 @@ enum class Flavour {
 };
 
 inline PacketConfig base_config(CongestionControl congestion) {
-  PacketConfig c = make_packet_config(
-      {Params(transport_params()), "dcqcn", Params(dcqcn_params()), "ecmp", Params(ecmp_params()),
-       Params(buffer_params()), Params(pfc_params()), Params(ecn_params()), 1});
+  PacketConfig c = make_packet_config({Params(transport_params()), "dcqcn", Params(dcqcn_params()),
+                                       "ecmp", Params(ecmp_params()), Params(buffer_params()),
+                                       Params(pfc_params()), Params(ecn_params()), 1});
   c.congestion = congestion;
   return c;
 }
@@ -76,8 +76,8 @@ inline RandomCase random_case(uint64_t seed, Flavour flavour) {
   }
   t.finish();
 
-  c.config = base_config(flavour == Flavour::marks ? CongestionControl::dcqcn
-                                                 : CongestionControl::none);
+  c.config =
+      base_config(flavour == Flavour::marks ? CongestionControl::dcqcn : CongestionControl::none);
   c.config.seed = seed;
   c.config.payload = 1000;
   c.config.header = 48;
@@ -93,8 +93,7 @@ inline RandomCase random_case(uint64_t seed, Flavour flavour) {
     for (size_t n = 0; n < t.nodes().size(); ++n) {
       ports = std::max<size_t>(ports, t.nodes()[n].ports.size());
     }
-    c.config.buffer = static_cast<int64_t>(ports) *
-                          (c.config.headroom_fixed + c.config.reserve) +
+    c.config.buffer = static_cast<int64_t>(ports) * (c.config.headroom_fixed + c.config.reserve) +
                       20'000 * (1 + pick(10));
     if (pick(3) == 0) c.config.pause_quanta = 400;
   }
@@ -167,8 +166,10 @@ inline RandomCase random_case(uint64_t seed, Flavour flavour) {
   }
   for (uint32_t h = 0; h < hosts; ++h) {
     auto g = std::make_shared<OpGraph>();
-    g->streams = {{"compute", StreamOrder::fifo}, {"comm0", StreamOrder::fifo},
-                  {"comm1", StreamOrder::fifo}, {"recv", StreamOrder::fifo}};
+    g->streams = {{"compute", StreamOrder::fifo},
+                  {"comm0", StreamOrder::fifo},
+                  {"comm1", StreamOrder::fifo},
+                  {"recv", StreamOrder::fifo}};
     uint32_t last = 0xffffffffU;
     const auto add = [&](Op op) {
       op.source_id = g->ops.size();
@@ -252,8 +253,8 @@ inline Outcome run_case(const RandomCase& c, Way way) {
   Params collectives(collective_params());
   if (c.algorithm != "auto") collectives.set("algorithm", c.algorithm, {});
   const auto selector = make_collective_selector(collectives);
-  const auto compute =
-      Registry::instance().factory<ComputeFactory>("compute", "trace")(Params(), DeviceCard());
+  const auto compute = Registry::instance().factory<ComputeFactory>("compute", "trace")(
+      Params(), {DeviceCard(), "", {}});
   TimelineOptions options;
   options.placement.server = std::make_shared<std::vector<uint32_t>>(c.topology.servers());
   options.eager_sends = true;
@@ -282,8 +283,7 @@ inline Outcome run_case(const RandomCase& c, Way way) {
     o.links.push_back(l.from + ">" + l.to + " " + std::to_string(l.packets) + " " +
                       std::to_string(l.bytes) + " " + std::to_string(l.ecn_marks) + " " +
                       std::to_string(l.pauses_received) + " " + std::to_string(l.paused.ps()) +
-                      " " + std::to_string(l.busy.ps()) + " " +
-                      std::to_string(l.peak_queue_bytes));
+                      " " + std::to_string(l.busy.ps()) + " " + std::to_string(l.peak_queue_bytes));
   }
   std::sort(o.links.begin(), o.links.end());
   if (domains != nullptr) o.stats = domains->stats();

@@ -20,7 +20,10 @@ namespace {
 using MakeNumber = std::function<int(const Params&)>;
 
 const RegisterModel<MakeNumber> kTwo{
-    {"made-up", "two", "The number two.", "arithmetic",
+    {"made-up",
+     "two",
+     "The number two.",
+     "arithmetic",
      {{"plus", ParamType::integer, "0", "0", "9", {}, "added to it", ""}}},
     [](const Params& p) { return 2 + static_cast<int>(p.integer("plus")); }};
 const RegisterModel<MakeNumber> kOne{{"made-up", "one", "The number one.", "", {}},
@@ -59,12 +62,22 @@ TEST(Registry, AllIsSortedAndComplete) {
     seen.insert(key);
   }
   // What a first scenario needs; an object file that the linker dropped would be missing here.
-  for (const auto& [category, name] : std::vector<std::pair<const char*, const char*>>{
-           {"collective", "ring"}, {"collective", "direct"}, {"compute", "trace"},
-           {"compute", "roofline"}, {"topology", "rail-optimized"}, {"topology", "leaf-spine"},
-           {"topology", "single-switch"}, {"topology", "file"}, {"traffic", "incast"},
-           {"traffic", "outcast"}, {"traffic", "all-to-all"}, {"traffic", "permutation"},
-           {"traffic", "file"}, {"congestion", "none"}, {"congestion", "dcqcn"}}) {
+  for (const auto& [category, name] :
+       std::vector<std::pair<const char*, const char*>>{{"collective", "ring"},
+                                                        {"collective", "direct"},
+                                                        {"compute", "trace"},
+                                                        {"compute", "roofline"},
+                                                        {"topology", "rail-optimized"},
+                                                        {"topology", "leaf-spine"},
+                                                        {"topology", "single-switch"},
+                                                        {"topology", "file"},
+                                                        {"traffic", "incast"},
+                                                        {"traffic", "outcast"},
+                                                        {"traffic", "all-to-all"},
+                                                        {"traffic", "permutation"},
+                                                        {"traffic", "file"},
+                                                        {"congestion", "none"},
+                                                        {"congestion", "dcqcn"}}) {
     EXPECT_EQ(1U, seen.count({category, name})) << category << " " << name;
   }
 }
@@ -120,14 +133,22 @@ TEST(Registry, BlocksOfThePacketEngineDocumentThemselves) {
 TEST(Registry, CollectivesAndComputeModelsBuildFromDefaults) {
   const auto& r = Registry::instance();
   for (const std::string& name : r.names("collective")) {
-    const auto a = r.factory<CollectiveFactory>("collective", name)(
-        Params(r.get("collective", name).params));
+    const auto a =
+        r.factory<CollectiveFactory>("collective", name)(Params(r.get("collective", name).params));
     EXPECT_EQ(name, a->name());
   }
+  DeviceCard card;
+  card.name = "card";
+  card.tflops = card.hbm_gbytes_per_s = 1;
   for (const std::string& name : r.names("compute")) {
+    if (name == "table") continue;  // has nothing to look up without its file
     const auto m = r.factory<ComputeFactory>("compute", name)(Params(r.get("compute", name).params),
-                                                              {"card", 1, 1, ""});
+                                                              {card, "", {}});
     EXPECT_FALSE(m->source().empty());
+  }
+  for (const std::string& name : r.names("jitter")) {
+    const auto m = r.factory<JitterFactory>("jitter", name)(Params(r.get("jitter", name).params));
+    EXPECT_EQ(name == "none", m == nullptr);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <set>
@@ -442,6 +443,93 @@ TEST(Timeline, ComputeHidesCommunication) {
     }
     expect_parts_sum(run.timeline);
   }
+}
+
+TEST(Timeline, ComputeIsSlowerWhileBytesMove) {
+  // A message of 1000 bytes moves from 0 to 2 us, a second one from 5 us to 7 us.
+  const auto make = [] {
+    JobMaker m(2);
+    m.compute(0, "gemm", Time::us(10));
+    const auto first = m.send(0, "a", 1, 1000);
+    const auto pause = m.compute(0, "pause", Time::us(3), {first}, kReady);
+    m.send(0, "b", 1, 1000, {pause}, 1);
+    m.recv(1, "a", 0, 1000);
+    m.recv(1, "b", 0, 1000, {}, 1);
+    return m.finish();
+  };
+  const auto run = [&](uint64_t overlap_q32, Time& gemm, Time& pause) {
+    TimelineOptions options;
+    options.overlap_q32 = overlap_q32;
+    Sim sim(make(), std::make_unique<FixedFabric>(), options);
+    EXPECT_TRUE(sim.go());
+    gemm = sim.spans.compute("gemm").end;
+    pause = sim.spans.compute("pause").end;
+    EXPECT_EQ(Time(), sim.spans.compute("gemm").begin);
+    expect_parts_sum(sim.timeline);
+    return sim.timeline.fingerprint();
+  };
+  Time gemm, pause;
+  const uint64_t plain = run(0, gemm, pause);
+  EXPECT_EQ(Time::us(10), gemm);
+  EXPECT_EQ(Time::us(5), pause);
+  // Twice as long while bytes move: 1 us done by 2 us, 4 by 5 us, 5 by 7 us, 10 by 12 us. What
+  // runs from 2 us to 5 us meets no bytes.
+  EXPECT_NE(plain, run(uint64_t{1} << 32, gemm, pause));
+  EXPECT_EQ(Time::us(12), gemm);
+  EXPECT_EQ(Time::us(5), pause);
+  // A quarter more: 1.6 us done by 2 us, 4.6 by 5 us, 6.2 by 7 us, 10 by 10.8 us.
+  (void)run(uint64_t{1} << 30, gemm, pause);
+  EXPECT_EQ(Time::ns(10'800), gemm);
+}
+
+TEST(Timeline, OpsThatBeginBesideMovingBytesAreSlowAtOnce) {
+  JobMaker m(2);
+  const auto before = m.compute(0, "before", Time::us(1));
+  m.compute(0, "gemm", Time::us(10), {before});
+  m.send(0, "a", 1, 5000);  // until 6 us
+  m.recv(1, "a", 0, 5000);
+  m.compute(1, "on the host", Time::us(4), {}, kHost);
+  TimelineOptions options;
+  options.overlap_q32 = uint64_t{1} << 32;
+  Sim sim(m.finish(), std::make_unique<FixedFabric>(), options);
+  ASSERT_TRUE(sim.go());
+  EXPECT_EQ(Time::us(2), sim.spans.compute("before").end);
+  EXPECT_EQ(Time::us(14), sim.spans.compute("gemm").end);  // 2 us done by 6 us
+  EXPECT_EQ(Time::us(4), sim.spans.compute("on the host", 1).end);
+}
+
+TEST(Timeline, PhasesAreThePartsOfEveryRank) {
+  class Phases final : public Recorder {
+   public:
+    void span(const Span&) override {}
+    void phase(uint32_t rank, Phase phase, Time begin, Time end) override {
+      EXPECT_EQ(until[rank], begin);  // without gaps
+      EXPECT_LT(begin, end);
+      until[rank] = end;
+      sum[rank][static_cast<size_t>(phase)] += end - begin;
+    }
+    std::array<Time, 2> until;
+    std::array<std::array<Time, kPhases>, 2> sum;
+  };
+  JobMaker m(2);
+  const auto late = m.compute(1, "late", Time::us(7));
+  const auto mine = m.compute(0, "gemm", Time::us(2));
+  m.all_reduce(0, "reduce", 4000, {mine});
+  m.all_reduce(1, "reduce", 4000, {late});
+  m.compute(0, "host", Time::us(1), {}, kHost);
+  Sim sim(m.finish());
+  Phases phases;
+  ASSERT_TRUE(sim.timeline.run(&phases));
+  for (uint32_t r = 0; r < 2; ++r) {
+    const RankTimes& t = sim.times(r);
+    EXPECT_EQ(t.compute, phases.sum[r][static_cast<size_t>(Phase::compute)]);
+    EXPECT_EQ(t.exposed_comm, phases.sum[r][static_cast<size_t>(Phase::exposed_comm)]);
+    EXPECT_EQ(t.host, phases.sum[r][static_cast<size_t>(Phase::host)]);
+    EXPECT_EQ(t.wait, phases.sum[r][static_cast<size_t>(Phase::wait)]);
+    EXPECT_EQ(t.idle, phases.sum[r][static_cast<size_t>(Phase::idle)]);
+    EXPECT_EQ(sim.timeline.end(), phases.until[r]);
+  }
+  EXPECT_EQ(Time::us(5), sim.times(0).wait);
 }
 
 TEST(Timeline, HostWorkIsNeitherComputeNorHidesCommunication) {

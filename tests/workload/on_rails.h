@@ -18,14 +18,20 @@
 
 namespace trainyard::test {
 
-inline const DeviceCard kH100 = {"H100", 989.4, 3350, "data sheet"};
+inline const DeviceCard kH100 = [] {
+  DeviceCard card;
+  card.name = "H100";
+  card.tflops = 989.4;
+  card.hbm_gbytes_per_s = 3350;
+  return card;
+}();
 
 inline std::unique_ptr<ComputeModel> make_compute(const std::string& kind,
                                                   const std::string& efficiency = "1") {
   const auto& r = Registry::instance();
   Params params(r.get("compute", kind).params);
   if (params.has_spec("efficiency")) params.set("efficiency", efficiency, {});
-  return r.factory<ComputeFactory>("compute", kind)(params, kH100);
+  return r.factory<ComputeFactory>("compute", kind)(params, {kH100, "", {}});
 }
 
 class AllSpans final : public Recorder {

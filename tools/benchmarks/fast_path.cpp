@@ -65,9 +65,8 @@ Outcome run(const Case& c, const std::string& way, uint64_t seed, double limit) 
   if (limit > 0) {
     hooks.progress = [limit](const RunProgress& p) { return p.wall_s < limit; };
   }
-  const Result r =
-      run_scenario(load_scenario(std::string(TRAINYARD_SOURCE_DIR) + "/" + c.scenario, overrides),
-                   hooks);
+  const Result r = run_scenario(
+      load_scenario(std::string(TRAINYARD_SOURCE_DIR) + "/" + c.scenario, overrides), hooks);
   Outcome o;
   o.complete = r.complete;
   o.wall = r.wall_s;
@@ -103,8 +102,8 @@ double percentile(std::vector<double> v, double p) {
 }
 
 double share(int64_t part, const FastPathStats& f) {
-  const double all = static_cast<double>(f.bytes_simulated + f.bytes_jumped + f.bytes_followed +
-                                         f.bytes_stepped);
+  const double all =
+      static_cast<double>(f.bytes_simulated + f.bytes_jumped + f.bytes_followed + f.bytes_stepped);
   return all > 0 ? 100 * static_cast<double>(part) / all : 0;
 }
 
@@ -123,7 +122,8 @@ int main(int argc, char** argv) {
     } else if (i + 1 < argc && a == "--full-limit") {
       limit = std::strtod(argv[++i], nullptr);
     } else {
-      fmt::print(stderr, "usage: bench_fast_path [--only TEXT] [--seeds N] [--full-limit SECONDS]\n");
+      fmt::print(stderr,
+                 "usage: bench_fast_path [--only TEXT] [--seeds N] [--full-limit SECONDS]\n");
       return 2;
     }
   }
@@ -154,25 +154,28 @@ int main(int argc, char** argv) {
     fmt::print("{}\n", c.name);
     fmt::print("  fast   {:8.2f} s, step {:.4f} ms, {} events for {} transmissions\n", fast.wall,
                fast.step_ms, fast.events, fast.transmissions);
-    fmt::print("         bytes: {:.2f} % packets, {:.2f} % period jumps, {:.2f} % memo, {:.2f} % "
-               "stepped\n",
-               share(f.bytes_simulated, f), share(f.bytes_jumped, f), share(f.bytes_followed, f),
-               share(f.bytes_stepped, f));
-    fmt::print("         domains {}, followed {}, episodes {}, stepped {}, materialised {}, "
-               "merges {} + {}, largest {} links\n",
-               f.domains, f.followed, f.episodes, f.stepped, f.materialised, f.merges,
-               f.pool_merges, f.largest_domain);
-    fmt::print("         audit: n {}, mean {:+.3f} %, max {:.2f} %, {:.2f} % of the stepped bytes\n",
-               f.audit_n, f.audit_mean_pct(), f.audit_max_pct,
-               f.bytes_stepped > 0 ? 100.0 * static_cast<double>(f.bytes_audited) /
-                                         static_cast<double>(f.bytes_stepped)
-                                   : 0.0);
+    fmt::print(
+        "         bytes: {:.2f} % packets, {:.2f} % period jumps, {:.2f} % memo, {:.2f} % "
+        "stepped\n",
+        share(f.bytes_simulated, f), share(f.bytes_jumped, f), share(f.bytes_followed, f),
+        share(f.bytes_stepped, f));
+    fmt::print(
+        "         domains {}, followed {}, episodes {}, stepped {}, materialised {}, "
+        "merges {} + {}, largest {} links\n",
+        f.domains, f.followed, f.episodes, f.stepped, f.materialised, f.merges, f.pool_merges,
+        f.largest_domain);
+    fmt::print(
+        "         audit: n {}, mean {:+.3f} %, max {:.2f} %, {:.2f} % of the stepped bytes\n",
+        f.audit_n, f.audit_mean_pct(), f.audit_max_pct,
+        f.bytes_stepped > 0
+            ? 100.0 * static_cast<double>(f.bytes_audited) / static_cast<double>(f.bytes_stepped)
+            : 0.0);
     fmt::print("  exact  {:8.2f} s{}, {} events\n", exact.wall, exact.complete ? "" : " (cut off)",
                exact.events);
     Summary s;
     s.wall = fast.wall;
-    s.event_ratio =
-        static_cast<double>(fast.transmissions) / static_cast<double>(std::max<uint64_t>(1, fast.events));
+    s.event_ratio = static_cast<double>(fast.transmissions) /
+                    static_cast<double>(std::max<uint64_t>(1, fast.events));
     s.audit_pct = fast.events > 0 ? 100.0 * static_cast<double>(f.audit_events) /
                                         static_cast<double>(fast.events)
                                   : 0;
@@ -181,13 +184,15 @@ int main(int argc, char** argv) {
       s.step_pct = 100 * (mean(fast_step) / mean(full_step) - 1);
       s.fct_pct = 100 * (mean(fast_fct) / mean(full_fct) - 1);
       const auto [lo, hi] = std::minmax_element(full_fct.begin(), full_fct.end());
-      fmt::print("  full   {:8.2f} s, step {:.4f} ms; fast against it: wall {:.1f}x, events {:.0f}x, "
-                 "step {:+.3f} %, FCT mean {:+.3f} % (seeds spread {:.3f} %), p99 {:+.3f} %\n",
-                 full.wall, full.step_ms, s.wall_ratio, s.event_ratio, s.step_pct, s.fct_pct,
-                 100 * (*hi / *lo - 1), 100 * (mean(fast_p99) / mean(full_p99) - 1));
+      fmt::print(
+          "  full   {:8.2f} s, step {:.4f} ms; fast against it: wall {:.1f}x, events {:.0f}x, "
+          "step {:+.3f} %, FCT mean {:+.3f} % (seeds spread {:.3f} %), p99 {:+.3f} %\n",
+          full.wall, full.step_ms, s.wall_ratio, s.event_ratio, s.step_pct, s.fct_pct,
+          100 * (*hi / *lo - 1), 100 * (mean(fast_p99) / mean(full_p99) - 1));
     } else {
-      fmt::print("  full   {}\n", c.full && limit > 0 ? fmt::format("not done after {:.0f} s", full.wall)
-                                                      : "not tried");
+      fmt::print("  full   {}\n", c.full && limit > 0
+                                      ? fmt::format("not done after {:.0f} s", full.wall)
+                                      : "not tried");
     }
     for (const int64_t bytes : {f.bytes_jumped, f.bytes_followed, f.bytes_stepped}) {
       largest_share = std::max(largest_share, share(bytes, f));
@@ -205,14 +210,15 @@ int main(int argc, char** argv) {
   const Summary b = of("dense (b) 1024, small");
   const Summary big = of("dense (b) 1024");
   const Summary moe = of("moe 128");
-  fmt::print("{{\"exact_mismatches\":{},\"dense_event_ratio\":{:.1f},\"dense_wall_ratio\":{:.1f},"
-             "\"dense_fct_mean_pct\":{:.3f},\"dense_step_pct\":{:.3f},"
-             "\"dense1024_wall_ratio\":{:.1f},\"dense1024_fct_mean_pct\":{:.3f},"
-             "\"dense1024_step_pct\":{:.3f},\"moe_wall_ratio\":{:.2f},\"moe_step_pct\":{:.3f},"
-             "\"max_single_shortcut_share_pct\":{:.2f},\"gpt13b_128_wall_s\":{:.2f},"
-             "\"dense_1024_wall_s\":{:.2f},\"audit_cost_pct\":{:.2f}}}\n",
-             mismatches, a.event_ratio, a.wall_ratio, a.fct_pct, a.step_pct, b.wall_ratio, b.fct_pct,
-             b.step_pct, moe.wall_ratio, moe.step_pct, largest_share, a.wall, big.wall,
-             std::max({a.audit_pct, b.audit_pct, big.audit_pct, moe.audit_pct}));
+  fmt::print(
+      "{{\"exact_mismatches\":{},\"dense_event_ratio\":{:.1f},\"dense_wall_ratio\":{:.1f},"
+      "\"dense_fct_mean_pct\":{:.3f},\"dense_step_pct\":{:.3f},"
+      "\"dense1024_wall_ratio\":{:.1f},\"dense1024_fct_mean_pct\":{:.3f},"
+      "\"dense1024_step_pct\":{:.3f},\"moe_wall_ratio\":{:.2f},\"moe_step_pct\":{:.3f},"
+      "\"max_single_shortcut_share_pct\":{:.2f},\"gpt13b_128_wall_s\":{:.2f},"
+      "\"dense_1024_wall_s\":{:.2f},\"audit_cost_pct\":{:.2f}}}\n",
+      mismatches, a.event_ratio, a.wall_ratio, a.fct_pct, a.step_pct, b.wall_ratio, b.fct_pct,
+      b.step_pct, moe.wall_ratio, moe.step_pct, largest_share, a.wall, big.wall,
+      std::max({a.audit_pct, b.audit_pct, big.audit_pct, moe.audit_pct}));
   return mismatches == 0 ? 0 : 3;
 }

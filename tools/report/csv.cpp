@@ -273,6 +273,26 @@ void write_switch_flows_csv(const Result& result, const std::string& path) {
   file.commit();
 }
 
+void write_power_csv(const Result& result, const std::string& path) {
+  AtomicFile file(path);
+  Csv csv(
+      "begin_ns,end_ns,watts,compute_ranks,exposed_comm_ranks,host_ranks,wait_ranks,idle_ranks");
+  const PowerSeries& power = result.power;
+  for (size_t i = 0; i < power.rows.size(); ++i) {
+    const PowerSeries::Row& row = power.rows[i];
+    const Time begin = power.window * static_cast<int64_t>(i);
+    const Time end = std::min(power.end, begin + power.window);
+    csv.time(begin).time(end).real(row.watts);
+    for (const int64_t ps : row.phase_ps) {
+      csv.real(static_cast<double>(ps) / static_cast<double>((end - begin).ps()));
+    }
+    csv.end_row();
+    if (csv.size() > (1U << 20)) file.write(csv.take());
+  }
+  file.write(csv.take());
+  file.commit();
+}
+
 void write_pauses_csv(const Result& result, const std::string& path) {
   AtomicFile file(path);
   Csv csv("from_ns,to_ns,stopped_link,because_link,class");

@@ -397,6 +397,18 @@ std::string result_json(const Result& result) {
     Json& training = doc["training"] = Json::object();
     for (const TrainingFigure& f : result.training) training[text(f.key)] = real(f.value);
   }
+  if (!result.energy.empty()) {
+    Json& energy = doc["energy"] = Json::object();
+    for (const TrainingFigure& f : result.energy) energy[text(f.key)] = real(f.value);
+  }
+  if (result.power.window > Time()) {
+    double peak = 0;
+    for (const PowerSeries::Row& row : result.power.rows) peak = std::max(peak, row.watts);
+    doc["power_series"] = {{"window_ns", exact(result.power.window)},
+                           {"asked_window_ns", exact(result.power.asked)},
+                           {"row_count", result.power.rows.size()},
+                           {"peak_window_watts", real(peak)}};
+  }
   doc["totals"] = totals(result);
   Json& rank_times = doc["rank_times"] = Json::array();
   for (const RankTimes& rank : result.rank_times) rank_times.push_back(rank_row(result, rank));

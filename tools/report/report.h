@@ -38,6 +38,9 @@ void write_qps_csv(const Result& result, const std::string& path);
 void write_packets_csv(const Result& result, const std::string& path);
 void write_switch_flows_csv(const Result& result, const std::string& path);
 
+/// One row per window, see PowerSeries. Written piece by piece.
+void write_power_csv(const Result& result, const std::string& path);
+
 /// Bounds of a Perfetto trace.
 struct PerfettoLimits {
   size_t arrows = 100'000;    ///< transfers drawn as arrows, the slowest first
@@ -54,8 +57,8 @@ std::string summary_text(const Result& result);
 
 /// Writes result.json, flows.csv, collectives.csv, links.csv, ranks.csv and report.html into
 /// `dir`, which is created, nics.csv, switches.csv and headroom.csv of a simulation of packets, and
-/// the time series, pauses, packets, flows of switches and trace.json.gz where they were asked for.
-/// Files that would be empty (no collective ran) are not written.
+/// the time series, pauses, packets, flows of switches, power and trace.json.gz where they were
+/// asked for. Files that would be empty (no collective ran) are not written.
 void write_all(const Result& result, const std::string& dir);
 
 }  // namespace trainyard

@@ -2,6 +2,7 @@
 // The outcome of one run, as plain data: what the CLI prints and the report writers write.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -40,6 +41,18 @@ struct TrainingFigure {
   std::string key;  ///< with its unit
   std::string label, text;
   double value = 0;
+};
+
+/// Power of all GPUs of a job over time.
+struct PowerSeries {
+  static constexpr size_t kMostWindows = 1'000'000;
+  struct Row {
+    std::array<int64_t, kPhases> phase_ps{};  ///< by Phase, summed over ranks
+    double watts = 0;                         ///< mean of the window, all ranks together
+  };
+  Time window, asked;     ///< zero: not asked for
+  Time end;               ///< of the last window
+  std::vector<Row> rows;  ///< window i begins at i x window
 };
 
 struct Result {
@@ -89,6 +102,8 @@ struct Result {
   std::vector<std::pair<std::string, std::string>> settings;  ///< resolved scenario: key -> value
   std::vector<std::string> warnings;
   std::vector<TrainingFigure> training;  ///< empty for traces and traffic
+  std::vector<TrainingFigure> energy;    ///< energy and cost; empty without a job or watts
+  PowerSeries power;
 };
 
 }  // namespace trainyard

@@ -180,6 +180,14 @@ void training(const Result& result, std::string& out) {
   }
 }
 
+void energy(const Result& result, std::string& out) {
+  if (result.energy.empty()) return;
+  out += "\nEnergy and cost\n";
+  for (const TrainingFigure& f : result.energy) {
+    if (!f.label.empty()) figure(f.label, printable(f.text), out);
+  }
+}
+
 void faults(const Result& result, std::string& out) {
   if (result.faults.empty()) return;
   constexpr size_t kTop = 10;
@@ -277,8 +285,8 @@ void balance(const Result& result, std::string& out) {
 void fast_path(const Result& result, std::string& out) {
   const FastPathStats& f = *result.fast_path;
   out += f.stepping ? "\nFast path\n" : "\nFast path (exact)\n";
-  const double all = static_cast<double>(f.bytes_simulated + f.bytes_jumped + f.bytes_followed +
-                                         f.bytes_stepped);
+  const double all =
+      static_cast<double>(f.bytes_simulated + f.bytes_jumped + f.bytes_followed + f.bytes_stepped);
   const auto percent = [&](int64_t bytes) {
     return fmt::format("{:.2f} %", all > 0 ? 100 * static_cast<double>(bytes) / all : 0.0);
   };
@@ -288,8 +296,8 @@ void fast_path(const Result& result, std::string& out) {
          out);
   figure("payload",
          fmt::format("{} as packets, {} by {} period jumps, {} by following",
-                     percent(f.bytes_simulated), percent(f.bytes_jumped),
-                     report::grouped(f.jumps), percent(f.bytes_followed)),
+                     percent(f.bytes_simulated), percent(f.bytes_jumped), report::grouped(f.jumps),
+                     percent(f.bytes_followed)),
          out);
   if (f.stepping) {
     figure("stepping",
@@ -302,13 +310,14 @@ void fast_path(const Result& result, std::string& out) {
     figure("audit",
            f.audit_n == 0
                ? std::string("not audited: nothing that was stepped fitted into the budget")
-               : fmt::format("{} of what was stepped again as packets: {} completion times off by "
-                             "{:.2f} % in the mean ({:.2f} % in size, 95 % sure of less than {:.2f} %), "
-                             "at most {:.1f} %",
-                             fmt::format("{:.1f} %", 100.0 * static_cast<double>(f.bytes_audited) /
-                                                         static_cast<double>(f.bytes_stepped)),
-                             report::grouped(f.audit_n), f.audit_mean_pct(),
-                             f.audit_mean_abs_pct(), f.audit_bound_pct(), f.audit_max_pct),
+               : fmt::format(
+                     "{} of what was stepped again as packets: {} completion times off by "
+                     "{:.2f} % in the mean ({:.2f} % in size, 95 % sure of less than {:.2f} %), "
+                     "at most {:.1f} %",
+                     fmt::format("{:.1f} %", 100.0 * static_cast<double>(f.bytes_audited) /
+                                                 static_cast<double>(f.bytes_stepped)),
+                     report::grouped(f.audit_n), f.audit_mean_pct(), f.audit_mean_abs_pct(),
+                     f.audit_bound_pct(), f.audit_max_pct),
            out);
   }
   figure("events",
@@ -350,6 +359,7 @@ std::string summary_text(const Result& result) {
   trust(result, out);
   key_figures(result, out);
   training(result, out);
+  energy(result, out);
   faults(result, out);
   collectives(result, out);
   links(result, out);

@@ -148,6 +148,7 @@ void write_all(const Result& result, const std::string& dir) {
   asked(result.seen.qp_series.window > Time(), "qps.csv", write_qps_csv);
   asked(result.seen.samples.asked_q32 > 0, "packets.csv", write_packets_csv);
   asked(result.seen.flows.asked, "switch_flows.csv", write_switch_flows_csv);
+  asked(result.power.window > Time(), "power.csv", write_power_csv);
   if (result.perfetto)
     write_perfetto(result, trace);
   else

@@ -481,7 +481,10 @@ Plan make_plan(const Scenario& s) {
   Setting& card = plan.settings.emplace_back();
   card.key = "cluster.device, from its card";
   card.value =
-      fmt::format("{} TFLOP/s, {} GB/s of memory", s.device.tflops, s.device.hbm_gbytes_per_s);
+      fmt::format("{} TFLOP/s, {} GB/s of memory", s.device.tflops, s.device.hbm_gbytes_per_s) +
+      (s.device.unverified.empty()
+           ? ""
+           : fmt::format("; {} values from unverified sources", s.device.unverified.size()));
   card.origin.kind = Origin::Kind::preset;
   card.origin.pos = {config_dir() + "/devices/" + s.device.name + ".yaml", 1};
   card.source = s.device.source;
@@ -500,6 +503,8 @@ Plan make_plan(const Scenario& s) {
   const Topology topology = build_topology(s, plan.ranks);
   const PacketConfig config = packet_config(s);
   plan.gpus = static_cast<uint32_t>(topology.hosts().size());
+  // Selectors that match nothing are errors here, too.
+  if (plan.workload) (void)compute_variation(s, topology, plan.ranks);
   if (!plan.workload) plan.ranks = plan.gpus;
   plan.switches = static_cast<uint32_t>(topology.nodes().size()) - topology.count(NodeKind::host);
   plan.links = static_cast<uint32_t>(topology.links().size());
@@ -517,7 +522,6 @@ Plan make_plan(const Scenario& s) {
   }
   if (plan.workload || collectives) add_job(s, loaded.import.job, topology, config, ledger, plan);
   add_traffic(s, config, ledger, plan);
-  // Selectors that match nothing are errors here, too.
   (void)build_faults(s, topology, config,
                      plan.workload || collectives ? &loaded.import.job : nullptr);
   if (!s.faults.empty()) {

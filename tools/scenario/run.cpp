@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -17,6 +18,9 @@
 #include "network/topology_select.h"
 #include "sim/registry.h"
 #include "sim/timeline.h"
+#include "tools/report/text.h"
+#include "tools/scenario/energy_figures.h"
+#include "tools/scenario/power_meter.h"
 #include "tools/scenario/training_figures.h"
 #include "tools/scenario/wiring.h"
 #include "workload/chakra_importer.h"
@@ -44,7 +48,10 @@ uint64_t peak_rss_bytes() {
 /// true to the pixel, the memory bounded.
 class SpanKeeper final : public Recorder {
  public:
-  explicit SpanKeeper(size_t limit) : limit_(limit) {}
+  SpanKeeper(size_t limit, PowerMeter& power) : limit_(limit), power_(power) {}
+  void phase(uint32_t, Phase phase, Time begin, Time end) override {
+    if (power_.on()) power_.add(phase, begin, end);
+  }
   void span(const Span& s) override {
     if (s.end - s.begin < shortest_) {
       ++dropped;
@@ -69,6 +76,7 @@ class SpanKeeper final : public Recorder {
 
  private:
   size_t limit_;
+  PowerMeter& power_;
   Time shortest_;
 };
 
@@ -223,6 +231,21 @@ bool computes(const Job& job) {
   });
 }
 
+/// Stragglers where nothing computes are a mistake.
+void check_variation(const Scenario& s, bool computes) {
+  if (computes) return;
+  const bool jitter = s.jitter.kind != "none";
+  if (!jitter && s.slow.empty() && s.overlap_slowdown == 0) return;
+  throw UserError(!s.slow.empty() ? s.slow[0].origin.pos
+                  : jitter        ? s.jitter.pos
+                                  : s.compute.pos,
+                  std::string(!s.slow.empty() ? "compute.slow"
+                              : jitter        ? "compute.jitter"
+                                              : "compute.overlap_slowdown") +
+                      " changes compute times, and nothing computes in this scenario",
+                  "give it a workload");
+}
+
 /// What the engine leaves out, and how far off that is known to be.
 template <class Note>
 void engine_notes(const Scenario& s, const Topology& topology, const Note& note) {
@@ -276,6 +299,62 @@ void engine_notes(const Scenario& s, const Topology& topology, const Note& note)
   if (lossy) note("not modelled", "the loss rates of links in the topology", true);
 }
 
+/// What was asked for and what the slowest GPU is.
+template <class Note>
+void variation_notes(const Scenario& s, const Result& r, const Note& note) {
+  if (s.overlap_slowdown > 0) {
+    note("compute times",
+         "compute is slowed down by " + report::percent(s.overlap_slowdown) +
+             " % wherever communication moves on the same GPU, by compute.overlap_slowdown: a "
+             "figure of yours, not of a measurement here",
+         true);
+  }
+  if ((s.jitter.kind == "none" && s.slow.empty()) || r.rank_times.empty()) return;
+  std::vector<Time> sorted;
+  const RankTimes* slowest = &r.rank_times[0];
+  for (const RankTimes& t : r.rank_times) {
+    sorted.push_back(t.compute);
+    if (t.compute > slowest->compute) slowest = &t;
+  }
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  std::string text = "compute times vary by compute.jitter and compute.slow; rank " +
+                     std::to_string(slowest->rank) + " computes longest, " +
+                     print_time(slowest->compute, 4);
+  if (*middle > Time()) {
+    const double ratio = slowest->compute.seconds() / middle->seconds();
+    text += ", " + report::percent(ratio - 1) + " % above the median";
+  }
+  note("stragglers", text, false);
+}
+
+/// Values of the device's card that nobody checked at their source, as far as they were used.
+template <class Note>
+void device_notes(const Scenario& s, const Result& r, const Note& note) {
+  std::string rates, watts;
+  for (const std::string& key : s.device.unverified) {
+    if (key.rfind("watts.", 0) == 0)
+      watts += (watts.empty() ? "" : ", ") + key;
+    else if (key != "scale_up" && key != "sms")
+      rates += (rates.empty() ? "" : ", ") + key;
+  }
+  const bool roofline = r.compute_source.rfind("roofline", 0) == 0;
+  if (roofline && !rates.empty()) {
+    note("presets",
+         "of the card of " + s.device.name + " these are from unverified sources: " + rates, true);
+  }
+  const bool joules = std::any_of(r.energy.begin(), r.energy.end(), [](const TrainingFigure& f) {
+    return f.key == "energy_per_step_j";
+  });
+  if (!joules && r.power.window == Time()) return;
+  note("energy",
+       "GPU boards alone, at one power per state from the card of " + s.device.name +
+           "; compute at its TDP is an upper bound (training measured 63-67 % of the TDP of H100 "
+           "in the mean)" +
+           (watts.empty() ? "" : "; from unverified sources: " + watts),
+       true);
+}
+
 bool random_losses(const Scenario& s, const Topology& topology) {
   return std::any_of(
              s.faults.begin(), s.faults.end(),
@@ -285,7 +364,7 @@ bool random_losses(const Scenario& s, const Topology& topology) {
 }
 
 void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& topology,
-                 const ChakraImport* import, Result& r) {
+                 const ChakraImport* import, const std::vector<ComputeRemark>& remarks, Result& r) {
   auto note = [&](const std::string& topic, const std::string& text, bool caution) {
     r.trust.push_back({topic, text, caution});
   };
@@ -302,6 +381,8 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
                std::to_string(import->summary.comp) + " compute ops is uncertain by up to " +
                print_time(Time::us(static_cast<int64_t>(import->summary.comp))),
            false);
+    } else if (!remarks.empty()) {
+      for (const ComputeRemark& m : remarks) note("compute times", m.text, m.caution);
     } else {
       note("compute times",
            "roofline of " + s.device.name +
@@ -309,6 +390,7 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
                "bound; compare designs, do not promise times",
            true);
     }
+    variation_notes(s, r, note);
     if (import->element_bytes != 1) {
       note("sizes",
            "the trace counts elements; " + std::to_string(import->element_bytes) +
@@ -331,11 +413,17 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
            false);
     }
   }
+  device_notes(s, r, note);
   engine_notes(s, topology, note);
+  const bool jitters = import != nullptr && s.jitter.kind != "none";
+  if (jitters) note("seed", "compute.jitter is random; this is one seed", true);
   if (!r.packets_modelled && r.totals.ecn_marks == 0) {
-    note("seed",
-         "no random draw decided anything in this run, except where the hash of ECMP chose a path",
-         false);
+    if (!jitters) {
+      note("seed",
+           "no random draw decided anything in this run, except where the hash of ECMP chose a "
+           "path",
+           false);
+    }
   } else if (r.totals.ecn_marks > 0 && config.pmax_q32 < (uint64_t{1} << 32)) {
     note("seed",
          "ECN marks are random: between seeds, means move by 1-2 %, single flows by tens "
@@ -343,7 +431,7 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
          true);
   } else if (r.totals.drops > 0 && random_losses(s, topology)) {
     note("seed", "losses are random; this is one seed", true);
-  } else {
+  } else if (!jitters) {
     note("seed", "no random draw decided anything in this run", false);
   }
   if (!s.faults.empty()) {
@@ -412,6 +500,11 @@ Topology build_topology(const Scenario& s, uint32_t ranks) {
 
 Workload load_workload(const Scenario& s) {
   Workload w;
+  const auto make_compute = [&](const std::string& kind) {
+    w.compute = Registry::instance().factory<ComputeFactory>("compute", kind)(
+        s.compute.params, {s.device, s.base_dir, s.compute.pos});
+    w.remarks = w.compute->prepare(w.import.job);
+  };
   if (s.training) {
     GeneratedJob generated = generate_job(*s.training, s.name, s.seed);
     w.import.job = std::move(generated.job);
@@ -422,8 +515,7 @@ Workload load_workload(const Scenario& s) {
                       "use 'compute: {model: roofline}'");
     }
     const std::string kind = s.compute.kind == "auto" ? "roofline" : s.compute.kind;
-    w.compute =
-        Registry::instance().factory<ComputeFactory>("compute", kind)(s.compute.params, s.device);
+    make_compute(kind);
     return w;
   }
   try {
@@ -456,9 +548,35 @@ Workload load_workload(const Scenario& s) {
     throw UserError(s.compute.pos, "the trace carries FLOPs but no durations",
                     "use 'compute: {model: roofline}'");
   }
-  w.compute =
-      Registry::instance().factory<ComputeFactory>("compute", kind)(s.compute.params, s.device);
+  make_compute(kind);
   return w;
+}
+
+ComputeVariation compute_variation(const Scenario& s, const Topology& topology, uint32_t ranks) {
+  ComputeVariation v;
+  v.seed = s.seed;
+  v.jitter = Registry::instance().factory<JitterFactory>("jitter", s.jitter.kind)(s.jitter.params);
+  if (s.slow.empty()) return v;
+  std::vector<double> factors(ranks, 1);
+  const auto& hosts = topology.hosts();
+  for (const SlowEntry& e : s.slow) {
+    bool any = false;
+    for (const uint32_t node : select_nodes(topology, e.where, e.origin.pos)) {
+      const auto at = std::find(hosts.begin(), hosts.end(), node);
+      if (at == hosts.end() || at - hosts.begin() >= static_cast<std::ptrdiff_t>(ranks)) continue;
+      factors[static_cast<size_t>(at - hosts.begin())] *= e.factor;
+      any = true;
+    }
+    if (!any) {
+      throw UserError(
+          e.origin.pos, "'" + e.where + "' names no GPU of the job",
+          "it has ranks 0 to " + std::to_string(ranks - 1) + "; write rank17, node3 or node3.gpu5");
+    }
+  }
+  for (const double f : factors) {
+    v.slow_q32.push_back(static_cast<uint64_t>(std::llround(std::min(f, 1e6) * 4294967296.0)));
+  }
+  return v;
 }
 
 std::vector<Params> collective_entries(const Scenario& s) {
@@ -527,10 +645,12 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   ChakraImport import;
   const bool workload = s.has_workload();
   std::unique_ptr<ComputeModel> compute;
+  std::vector<ComputeRemark> remarks;
   if (workload) {
     Workload loaded = load_workload(s);
     import = std::move(loaded.import);
     compute = std::move(loaded.compute);
+    remarks = std::move(loaded.remarks);
     r.load_wall_s = seconds_since(started);
     r.compute_source = compute->source();
     r.rank_classes = static_cast<uint32_t>(import.rank_classes);
@@ -556,6 +676,20 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
       r.warnings.push_back("a scale-up rate of " + print_rate(link.rate) +
                            " is below 100 Gbps: bits or bytes? ('GBps' is bytes)");
       break;
+    }
+  }
+
+  const auto& fabric_params = s.topology.params;
+  if (workload && s.device.scale_up_bps > 0 && fabric_params.has_spec("scale_up.rate") &&
+      topology.count(NodeKind::scale_up) > 0) {
+    // A rate from a data sheet may be rounded.
+    const Rate rate = fabric_params.rate("scale_up.rate");
+    const Rate card = Rate::bps(s.device.scale_up_bps);
+    if (rate.bps() / 21 > card.bps() / 20) {
+      r.warnings.push_back("fabric.topology.scale_up.rate is " +
+                           fabric_params.text("scale_up.rate") + ", a " + s.device.name + " has " +
+                           std::to_string(card.bps() / 8'000'000'000) +
+                           "GBps per direction (its card)");
     }
   }
 
@@ -593,9 +727,12 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   const bool collectives = !entries.empty();
   if (collectives) {
     import.job = collective_job(s.name, r.ranks, entries);
-    compute = Registry::instance().factory<ComputeFactory>("compute", "trace")(Params(), s.device);
+    compute = Registry::instance().factory<ComputeFactory>("compute", "trace")(
+        Params(), {s.device, s.base_dir, {}});
   }
   const bool job = workload || collectives;
+  check_variation(s, workload && computes(import.job));
+  if (workload) compute = vary_compute(std::move(compute), compute_variation(s, topology, ranks));
   // Flows may go to any GPU, not only to those of a workload.
   const auto hosts = static_cast<uint32_t>(topology.hosts().size());
   const std::vector<TimedFlow> flows = timed(build_flows(s, hosts), job);
@@ -609,7 +746,8 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   const auto run_started = Clock::now();
 
   // A trace viewer zooms in, the picture of the report does not.
-  SpanKeeper spans(s.perfetto ? 2'000'000 : 200'000);
+  PowerMeter power(s.power_window);
+  SpanKeeper spans(s.perfetto ? 2'000'000 : 200'000, power);
   uint64_t timeline_fingerprint = 0;
   const bool faulty = !faults.records().empty();
   const auto settle = [&] {
@@ -628,6 +766,12 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     options.traffic_class = static_cast<uint8_t>(s.collectives.integer("class"));
     if (!faults.gpus().empty()) options.faults = &faults.gpus();
     bool cut = false;
+    options.overlap_q32 = static_cast<uint64_t>(std::llround(s.overlap_slowdown * 4294967296.0));
+    if (options.overlap_q32 != 0 && options.faults != nullptr) {
+      throw UserError(s.compute.pos,
+                      "compute.overlap_slowdown together with faults of GPUs is not built yet",
+                      "remove one of them");
+    }
     options.progress = [&](Time now, uint64_t done) {
       cut = now >= s.until;
       return !cut && progress(now, done);
@@ -716,6 +860,13 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     r.warnings.push_back(s.training ? "0 flows: nothing of this layout communicates"
                                     : "0 flows: no operation of the trace communicates");
   }
+  if (r.complete && job) r.energy = energy_figures(s, r.step_time, r.rank_times);
+  if (power.on() && job) r.power = power.take(s.device, r.step_time);
+  if (r.power.window != r.power.asked) {
+    r.warnings.push_back("output.telemetry.power: windows of " + print_time(r.power.asked) +
+                         " would give more than " + std::to_string(PowerSeries::kMostWindows) +
+                         " rows; they are " + print_time(r.power.window) + " long instead");
+  }
   if (s.training) {
     r.training = planned_figures(*s.training, import.job);
     if (r.complete) {
@@ -723,7 +874,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
       r.training.insert(r.training.end(), more.begin(), more.end());
     }
   }
-  trust_notes(s, config, topology, workload ? &import : nullptr, r);
+  trust_notes(s, config, topology, workload ? &import : nullptr, remarks, r);
   return r;
 }
 

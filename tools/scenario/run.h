@@ -13,6 +13,7 @@
 #include "tools/report/result.h"
 #include "tools/scenario/scenario.h"
 #include "workload/chakra_importer.h"
+#include "workload/compute_variation.h"
 #include "workload/traffic.h"
 
 namespace trainyard {
@@ -39,10 +40,16 @@ Topology build_topology(const Scenario& scenario, uint32_t ranks);
 struct Workload {
   ChakraImport import;
   std::unique_ptr<ComputeModel> compute;
+  std::vector<ComputeRemark> remarks;  ///< of the compute model about this job
 };
 
 /// Reads the trace of a scenario that has one.
 Workload load_workload(const Scenario& scenario);
+
+/// What compute.jitter and compute.slow ask for. Throws UserError for a selector that names no GPU
+/// of the job.
+ComputeVariation compute_variation(const Scenario& scenario, const Topology& topology,
+                                   uint32_t ranks);
 
 /// The flows of a scenario's traffic, collectives left out, in order of issue.
 std::vector<Flow> build_flows(const Scenario& scenario, uint32_t ranks);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tools/scenario/scenario.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -97,6 +99,24 @@ class Block {
       }
       p.set(spec.name, n->text, n->origin);
     }
+    return p;
+  }
+  /// A value of a device card: plain, or {value: , source: , unverified: true}.
+  Params card_value(const ParamSpec& spec, const std::string& key, DeviceCard& card) {
+    const auto* n = peek(spec.name);
+    if (n == nullptr || n->kind != Kind::map) return one(spec);
+    Block b = block(spec.name);
+    ParamSpec value = spec;
+    value.name = "value";
+    const Params found = b.one(value);
+    const Params unverified =
+        b.one({"unverified", ParamType::boolean, "false", "", "", {}, "", ""});
+    const std::string source = b.text("source", "");
+    b.finish();
+    if (!source.empty()) card.sources[key] = source;
+    if (unverified.boolean("unverified")) card.unverified.push_back(key);
+    Params p({spec});
+    p.set(spec.name, found.text("value"), found.origin("value"));
     return p;
   }
   /// Fills `params` from all keys that are not taken; nested maps give dotted names.
@@ -575,6 +595,11 @@ void read_model_workload(Block& b, const ConfigNode& model, Scenario& s) {
   const int64_t gpus = static_cast<int64_t>(s.nodes) * s.gpus_per_node;
   s.training = resolve_training(card, params, gpus, s.workload_pos);
   const Training& t = *s.training;
+  if (params.is_word("precision.compute", "fp8") && s.device.fp8_tflops <= 0) {
+    throw UserError(params.origin("precision.compute").pos,
+                    "device " + s.device.name + " has no fp8 tensor cores",
+                    "use bf16, or another cluster.device");
+  }
   if (gpus > t.ranks) {
     s.warnings.push_back("the layout uses " + std::to_string(t.ranks) + " of " +
                          std::to_string(gpus) + " GPUs of the cluster");
@@ -700,6 +725,59 @@ void read_traffic(Block& root, Scenario& s) {
     list_setting(s, "traffic[" + std::to_string(i) + "].pattern", pattern, b.origin("pattern"));
     list_settings(s, "traffic[" + std::to_string(i) + "].", s.traffic.back().params);
   }
+}
+
+Origin jitter_origin(const Block& compute) {
+  const ConfigNode* jitter = compute.peek("jitter");
+  const ConfigNode* kind = jitter == nullptr ? nullptr : jitter->find("kind");
+  return kind == nullptr ? Origin{} : kind->origin;
+}
+
+void read_jitter(Block& compute, Scenario& s) {
+  Block b = compute.block("jitter");
+  if (b.present() && b.peek("sigma") != nullptr && b.peek("kind") == nullptr) {
+    throw UserError(b.pos(), "compute.jitter needs a kind", "known: lognormal, normal, none");
+  }
+  s.jitter = read_model(b, "jitter", "kind", "none");
+}
+
+void read_slow(Block& compute, Scenario& s) {
+  const ConfigNode* list = compute.take("slow");
+  if (list == nullptr || list->kind == Kind::null) return;
+  if (list->kind != Kind::list) {
+    throw UserError(list->origin.pos, "compute.slow must be a list",
+                    "write 'slow: [{where: rank17, factor: 1.1}]'");
+  }
+  for (size_t i = 0; i < list->items.size(); ++i) {
+    const std::string path = "compute.slow[" + std::to_string(i) + "]";
+    Block b(&list->items[i], path, list->origin.pos);
+    if (!b.present()) throw UserError(list->origin.pos, path + " is empty");
+    SlowEntry e;
+    e.origin = list->items[i].origin;
+    e.where = b.text("where", "");
+    if (e.where.empty()) {
+      throw UserError(b.pos(), path + " needs 'where'", "write rank17, node3 or node[0-3].gpu5");
+    }
+    if (b.peek("factor") == nullptr) {
+      throw UserError(b.pos(), path + " needs 'factor'",
+                      "1.1 makes compute take 1.1 times as long");
+    }
+    e.factor = b.one({"factor", ParamType::real, "1", "0.1", "1000", {}, "", ""}).real("factor");
+    b.finish();
+    s.slow.push_back(e);
+  }
+}
+
+void read_cost(Block& root, Scenario& s) {
+  Block b = root.block("cost");
+  const Params gpu = b.one(scenario_key("cost.gpu_hour"));
+  const Params energy = b.one(scenario_key("cost.energy_kwh"));
+  const Params pue = b.one(scenario_key("cost.pue"));
+  b.finish();
+  if (!gpu.is_word("gpu_hour", "none")) s.gpu_hour_price = gpu.real("gpu_hour");
+  if (!energy.is_word("energy_kwh", "none")) s.kwh_price = energy.real("energy_kwh");
+  s.pue = pue.real("pue");
+  for (const Params* p : {&gpu, &energy, &pue}) list_settings(s, "cost.", *p);
 }
 
 void read_faults(Block& root, Scenario& s) {
@@ -870,17 +948,49 @@ DeviceCard load_device(const std::string& name, const SourcePos& pos) {
   }
   const ConfigNode root = load_yaml(file.string(), Origin::Kind::preset);
   Block b(&root, "", SourcePos{file.string(), 1});
-  const Params flops = b.one({"tflops", ParamType::real, "", "0.001", "1000000", {}, "", ""});
-  const Params hbm =
-      b.one({"hbm_gbytes_per_s", ParamType::real, "", "0.001", "1000000", {}, "", ""});
-  const Params memory = b.one({"memory", ParamType::bytes, "0B", "0B", "", {}, "", ""});
   DeviceCard card;
   card.name = name;
-  card.memory_bytes = memory.bytes("memory").count();
+  const auto needed = [&](const char* key) {
+    return b.card_value({key, ParamType::real, "", "0.001", "1000000", {}, "", ""}, key, card)
+        .real(key);
+  };
+  const auto real = [&](Block& block, const std::string& prefix, const char* key) {
+    return block
+        .card_value({key, ParamType::real, "0", "0", "1000000", {}, "", ""}, prefix + key, card)
+        .real(key);
+  };
+  card.tflops = needed("tflops");
+  card.hbm_gbytes_per_s = needed("hbm_gbytes_per_s");
+  card.fp8_tflops = real(b, "", "fp8_tflops");
+  card.tf32_tflops = real(b, "", "tf32_tflops");
+  card.vector_tflops = real(b, "", "vector_tflops");
+  card.special_tops = real(b, "", "special_tops");
+  card.memory_bytes =
+      b.card_value({"memory", ParamType::bytes, "0B", "0B", "", {}, "", ""}, "memory", card)
+          .bytes("memory")
+          .count();
+  card.scale_up_bps =
+      b.card_value({"scale_up", ParamType::rate, "0bps", "0bps", "", {}, "", ""}, "scale_up", card)
+          .rate("scale_up")
+          .bps();
+  card.sms = b.card_value({"sms", ParamType::integer, "0", "0", "100000", {}, "", ""}, "sms", card)
+                 .integer("sms");
+  Block watts = b.block("watts");
+  card.tdp_watts = real(watts, "watts.", "tdp");
+  card.compute_watts = real(watts, "watts.", "compute");
+  card.communication_watts = real(watts, "watts.", "communication");
+  card.idle_watts = real(watts, "watts.", "idle");
+  watts.finish();
   card.source = b.text("source", "");
   b.finish();
-  card.tflops = flops.real("tflops");
-  card.hbm_gbytes_per_s = hbm.real("hbm_gbytes_per_s");
+  if (watts.present()) {
+    const auto [least, most] = std::minmax(
+        {card.compute_watts, card.communication_watts, card.idle_watts, card.tdp_watts});
+    if (least <= 0 || most > card.tdp_watts) {
+      throw UserError(watts.pos(),
+                      "watts needs tdp, compute, communication and idle, none above tdp");
+    }
+  }
   return card;
 }
 
@@ -914,7 +1024,7 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   s.seed = static_cast<uint64_t>(seed.integer("seed"));
   list_setting(s, "name", s.name, b.origin("name"));
   list_settings(s, "", seed);
-  for (const char* key : {"reliability", "check", "sweep", "jobs", "storage", "cost", "solve"}) {
+  for (const char* key : {"reliability", "check", "sweep", "jobs", "storage", "solve"}) {
     b.refuse(key);
   }
   read_cluster(b, s);
@@ -939,15 +1049,17 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   check_traffic(s);
 
   Block compute = b.block("compute");
-  compute.refuse("jitter");
-  compute.refuse("slow");
+  read_jitter(compute, s);
+  read_slow(compute, s);
+  const Params overlap = compute.one(scenario_key("compute.overlap_slowdown"));
+  s.overlap_slowdown = overlap.real("overlap_slowdown");
   s.compute.category = "compute";
   s.compute.kind = compute.text("model", "auto");
   s.compute.pos = compute.present() ? compute.key_pos("model") : compute.pos();
   if (s.compute.kind == "auto") {
     // Settled by the trace; parameters of the roofline may already be given.
     s.compute.params = Params(Registry::instance().get("compute", "roofline").params);
-  } else if (s.compute.kind == "table" || s.compute.kind == "fitted") {
+  } else if (s.compute.kind == "fitted") {
     not_built(s.compute.pos, "compute.model: " + s.compute.kind);
   } else {
     s.compute.params =
@@ -956,6 +1068,14 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   compute.fill(s.compute.params);
   list_setting(s, "compute.model", s.compute.kind, compute.origin("model"));
   list_settings(s, "compute.", s.compute.params);
+  list_setting(s, "compute.jitter.kind", s.jitter.kind, jitter_origin(compute));
+  list_settings(s, "compute.jitter.", s.jitter.params);
+  for (size_t i = 0; i < s.slow.size(); ++i) {
+    list_setting(s, "compute.slow[" + std::to_string(i) + "]",
+                 s.slow[i].where + " x " + fmt::format("{}", s.slow[i].factor), s.slow[i].origin);
+  }
+  list_settings(s, "compute.", overlap);
+  read_cost(b, s);
   read_simulation(b, s);
   if (!s.faults.empty() && s.engine.kind != "packet") {
     throw UserError(s.faults[0].pos, "engine " + s.engine.kind + " does not model faults",
@@ -998,6 +1118,8 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
     s.observe.sample_q32 =
         static_cast<uint64_t>(std::llround(std::ldexp(packets.real("packets"), 32)));
   }
+  const Params power = telemetry.one(scenario_key("output.telemetry.power"));
+  if (!power.is_word("power", "off")) s.power_window = power.time("power");
   const Params switch_flows = telemetry.one(scenario_key("output.telemetry.flows"));
   s.observe.flows = switch_flows.boolean("flows");
   s.observe.seed = s.seed;
@@ -1017,6 +1139,7 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   list_settings(s, "output.telemetry.", qp);
   list_settings(s, "output.telemetry.", packets);
   list_settings(s, "output.telemetry.", switch_flows);
+  list_settings(s, "output.telemetry.", power);
   b.finish();
 
   if (!s.has_workload() && s.traffic.empty() && !overrides.fabric_only) {

@@ -42,6 +42,13 @@ struct WiringSwap {
   SourcePos pos;
 };
 
+/// GPUs that compute slower than others.
+struct SlowEntry {
+  std::string where;  ///< pattern of network/topology_select.h
+  double factor = 1;  ///< on compute times
+  Origin origin;
+};
+
 /// Parts of the fabric that fail together.
 struct RiskGroup {
   std::string name;
@@ -85,18 +92,23 @@ struct Scenario {
   std::vector<ModelChoice> traffic;
   std::vector<ModelChoice> faults;  ///< category "fault", see faults/step_faults.h
 
-  ModelChoice engine;             ///< category "engine", see network/engine.h
-  Time until = Time::infinity();  ///< simulation.until
+  ModelChoice engine;              ///< category "engine", see network/engine.h
+  Time until = Time::infinity();   ///< simulation.until
   std::string fast_path = "none";  ///< or "exact", "fast"
   bool domains = true, memo = true, period_jump = true, stepping = true;
   double audit_budget = 0;  ///< share of the work
-  int64_t memo_limit = 0;  ///< bytes
+  int64_t memo_limit = 0;   ///< bytes
   Params collectives;
   ModelChoice compute;  ///< kind "auto" is settled when the trace is read
+  ModelChoice jitter;   ///< of compute times
+  std::vector<SlowEntry> slow;
+  double overlap_slowdown = 0;                          ///< compute.overlap_slowdown
+  double gpu_hour_price = -1, kwh_price = -1, pue = 1;  ///< cost; below 0: not given
 
   std::string output_dir;
   bool perfetto = false;   ///< output.trace
   Time link_window;        ///< output.telemetry.links; zero: off
+  Time power_window;       ///< output.telemetry.power; zero: off
   bool pauses = false;     ///< output.telemetry.pauses
   ObserveOptions observe;  ///< output.telemetry.qp, packets, flows
   /// key -> "value    (origin)" for reports, in the order of the grammar.

@@ -10,10 +10,14 @@ void LayerWork::gemm(Part& part, int64_t m, int64_t n, int64_t k, int64_t copies
   const int64_t a = t_.activation_bytes;
   const int64_t flops = 2 * m * n * k;
   const int64_t weights = copies * k * n;  // of all matrices; m is the sum over them
-  part.forward.push_back({Kernel::Kind::gemm, flops, g * (m * k + weights) + a * m * n, m, n, k});
-  part.input.push_back({Kernel::Kind::gemm, flops, g * (m * n + weights) + a * m * k, m, k, n});
-  part.weight.push_back(
-      {Kernel::Kind::gemm, flops, g * (m * k + m * n) + 2 * t_.gradient_bytes * weights, k, n, m});
+  const auto product = [&](int64_t bytes, int64_t rows, int64_t columns, int64_t inner) {
+    Kernel kernel{Kernel::Kind::gemm, flops, bytes, rows, columns, inner};
+    if (g == 1) kernel.precision = Kernel::Precision::fp8;
+    return kernel;
+  };
+  part.forward.push_back(product(g * (m * k + weights) + a * m * n, m, n, k));
+  part.input.push_back(product(g * (m * n + weights) + a * m * k, m, k, n));
+  part.weight.push_back(product(g * (m * k + m * n) + 2 * t_.gradient_bytes * weights, k, n, m));
 }
 
 void LayerWork::elementwise(Part& part, int64_t forward, int64_t backward) {
@@ -46,9 +50,16 @@ Part LayerWork::core_of(int64_t rounds) const {
   const int64_t square =
       t_.stored_scores ? 8 * t_.activation_bytes / 2 * (m.heads / t_.tp) * queries * keys : 0;
   bytes += square;
+  // One exponential per score, and again in the backward pass, which keeps only sums (A:F42).
+  int64_t scores = queries * keys * (m.heads / t_.tp);
+  if (t_.causal) scores /= 2;
   Part part;
-  part.forward.push_back({Kernel::Kind::attention, flops, bytes, queries, keys, qk});
-  part.input.push_back({Kernel::Kind::attention, flops / 2 * 5, 5 * bytes / 2, queries, keys, qk});
+  Kernel kernel{Kernel::Kind::attention, flops, bytes, queries, keys, qk, scores};
+  part.forward.push_back(kernel);
+  kernel.flops = flops / 2 * 5;
+  kernel.bytes = 5 * bytes / 2;
+  kernel.backward = true;
+  part.input.push_back(kernel);
   return part;
 }
 

@@ -116,20 +116,19 @@ void StageBuilder::flush() {
     op.stream = compute_stream_;
     op.exchange = open_exchange_;
     if (open_exchange_ != 0) op.group_slot = slot(GroupKind::expert);
-    std::vector<std::array<int64_t, 6>> key;
+    std::vector<std::array<int64_t, 9>> key;
     for (size_t i = 0; i < count; ++i) {
       const Kernel& k = first[i];
       op.flops += k.flops;
       op.bytes += k.bytes;
-      key.push_back({static_cast<int64_t>(k.kind), k.flops, k.bytes, k.m, k.n, k.k});
+      key.push_back({static_cast<int64_t>(k.kind), k.flops, k.bytes, k.m, k.n, k.k, k.special,
+                     static_cast<int64_t>(k.precision), k.backward ? 1 : 0});
     }
-    if (count > 1) {
-      const auto [it, added] =
-          kernel_runs_.emplace(std::move(key), static_cast<uint32_t>(graph_->kernels.size()));
-      if (added) graph_->kernels.insert(graph_->kernels.end(), first, first + count);
-      op.first_kernel = it->second;
-      op.kernels = static_cast<uint32_t>(count);
-    }
+    const auto [it, added] =
+        kernel_runs_.emplace(std::move(key), static_cast<uint32_t>(graph_->kernels.size()));
+    if (added) graph_->kernels.insert(graph_->kernels.end(), first, first + count);
+    op.first_kernel = it->second;
+    op.kernels = static_cast<uint32_t>(count);
     last_compute_ = add(op, open_name_);
     for (const uint32_t before : pending_) graph_->add_dependency(before, last_compute_);
     pending_.clear();
