@@ -149,6 +149,13 @@ void DomainFabric::arrive(uint32_t call, uint32_t member, Time at) {
     add(c.domain, {at.ps(), serial_++, round_, false, Input::Kind::arrive, call, member});
     return;
   }
+  if (c.plan->edges.empty()) {
+    // Nothing moves (an all-to-all of empty shares): all are through when all are here.
+    c.order.push_back(member);
+    if (c.order.size() < c.here.size()) return;
+    for (uint32_t m = 0; m < c.here.size(); ++m) through_at_once_.push_back({call, m});
+    return;
+  }
   // A message needs both its ends: until two that talk to each other are here nothing can happen,
   // and nobody has to know.
   c.order.push_back(member);

@@ -237,6 +237,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   size_t transfers_open_ = 0;
   std::vector<Call> calls_;
   std::vector<Done> done_;
+  std::vector<Done> through_at_once_;  // of calls without messages; not yet told
 
   std::vector<Domain> domains_;
   std::vector<uint32_t> free_domains_;

@@ -378,7 +378,7 @@ bool DomainFabric::settle_pools() {
 
 Time DomainFabric::next_event() const {
   int64_t next = kNever;
-  if (!pending_.empty()) next = now_;
+  if (!pending_.empty() || !through_at_once_.empty()) next = now_;
   if (!future_.empty()) next = std::min(next, future_.top().at);
   auto* self = const_cast<DomainFabric*>(this);
   while (!self->followers_.empty()) {
@@ -395,6 +395,10 @@ Time DomainFabric::next_event() const {
 
 Time DomainFabric::advance(Time limit_time, std::vector<Completion>& out) {
   const int64_t limit = ps_of(limit_time);
+  if (!through_at_once_.empty()) {
+    done_.swap(through_at_once_);
+    return Time::ps(now_);
+  }
   if (limit <= now_) return Time::ps(now_);
   ++round_;
   const size_t before = out.size();

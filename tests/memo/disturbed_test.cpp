@@ -17,7 +17,7 @@ struct Told {
   bool operator==(const Told&) const = default;
 };
 
-struct Run {
+struct Story {
   std::vector<Told> told;
   uint64_t fingerprint = 0;
   FastPathStats stats;
@@ -34,6 +34,7 @@ Topology islands() {
   for (uint32_t h = 0; h < 8; ++h) t.add_node("host" + std::to_string(h), NodeKind::host);
   for (uint32_t i = 0; i < 2; ++i) t.add_node("leaf" + std::to_string(i), NodeKind::leaf);
   for (uint32_t h = 0; h < 8; ++h) t.add_link(h, 8 + h / 4, Rate::gbps(100), Time::ns(500));
+  t.add_link(8, 9, Rate::gbps(100), Time::ns(500));  // every host reaches every other
   t.finish();
   return t;
 }
@@ -47,14 +48,14 @@ Transfer message(uint32_t island, uint32_t src, uint32_t dst, int64_t bytes, uin
   return t;
 }
 
-Run run(const Topology& topology, const PacketConfig& config, std::vector<Timed> inputs,
+Story run(const Topology& topology, const PacketConfig& config, std::vector<Timed> inputs,
         bool memo) {
   std::stable_sort(inputs.begin(), inputs.end(),
                    [](const Timed& a, const Timed& b) { return a.at < b.at; });
   FastPathOptions options;
   options.partition = options.memo = options.jumps = memo;
   DomainFabric fabric(topology, config, options);
-  Run r;
+  Story r;
   std::vector<Completion> out;
   const auto advance = [&](Time limit) {
     for (;;) {
@@ -97,9 +98,10 @@ TEST_P(Disturbed, AtEveryInstant) {
   PacketConfig config = base_config(CongestionControl::none);
   config.payload = 1000;
   config.header = 48;
+  config.window = WindowRule::none;
   const Time later = Time::ns(GetParam());
-  const Run calm = run(topology, config, twins(later), true);
-  const Run calm_off = run(topology, config, twins(later), false);
+  const Story calm = run(topology, config, twins(later), true);
+  const Story calm_off = run(topology, config, twins(later), false);
   ASSERT_EQ(calm.told, calm_off.told);
   EXPECT_EQ(calm.stats.followed, 1U);
   std::set<Time> instants;
@@ -116,8 +118,8 @@ TEST_P(Disturbed, AtEveryInstant) {
       if (who == 1) disturb(1, at);                                    // the follower
       if (who == 2) disturb(1, at + Time::ns(300));                    // then the follower
       if (who == 3) disturb(1, std::max(Time(), at - Time::ns(300)));  // first the follower
-      const Run memo = run(topology, config, inputs, true);
-      const Run off = run(topology, config, inputs, false);
+      const Story memo = run(topology, config, inputs, true);
+      const Story off = run(topology, config, inputs, false);
       ASSERT_EQ(memo.told, off.told) << "at " << at.ps() << " ps, who " << who;
       ASSERT_EQ(memo.fingerprint, off.fingerprint) << "at " << at.ps() << " ps, who " << who;
       materialised += memo.stats.materialised;
@@ -132,12 +134,13 @@ INSTANTIATE_TEST_SUITE_P(Offsets, Disturbed, testing::Values(0, 1, 400, 5000, 12
 TEST(Memo, FollowsAcrossPlacesAndTimes) {
   const Topology topology = islands();
   PacketConfig config = base_config(CongestionControl::dcqcn);
+  config.window = WindowRule::none;  // the islands are not joined
   std::vector<Timed> inputs;
   for (uint32_t i = 0; i < 20; ++i) {
     inputs.push_back({Time::us(500 * static_cast<int64_t>(i)), message(i % 2, 0, 1, 1'000'000, 1)});
   }
-  const Run memo = run(topology, config, inputs, true);
-  const Run off = run(topology, config, inputs, false);
+  const Story memo = run(topology, config, inputs, true);
+  const Story off = run(topology, config, inputs, false);
   EXPECT_EQ(memo.told, off.told);
   EXPECT_EQ(memo.fingerprint, off.fingerprint);
   EXPECT_EQ(memo.stats.followed, 19U);
@@ -147,7 +150,8 @@ TEST(Memo, FollowsAcrossPlacesAndTimes) {
 /// A store that may hold next to nothing forgets, and stays right.
 TEST(Memo, StaysWithinItsLimit) {
   const Topology topology = islands();
-  const PacketConfig config = base_config(CongestionControl::none);
+  PacketConfig config = base_config(CongestionControl::none);
+  config.window = WindowRule::none;
   FastPathOptions options;
   options.memo_bytes = 4096;
   options.jumps = false;

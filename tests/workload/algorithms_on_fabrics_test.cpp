@@ -131,7 +131,7 @@ Result run(const Setting& s, Way way) {
   params.set("algorithm", s.algorithm, {});
   const auto selector = make_collective_selector(params);
   const auto compute =
-      Registry::instance().factory<ComputeFactory>("compute", "trace")(Params(), DeviceCard());
+      Registry::instance().factory<ComputeFactory>("compute", "trace")(Params(), {DeviceCard(), "", {}});
   const Job job = job_of(s);
   TimelineOptions options;
   options.placement = placement_on(topology);
@@ -313,7 +313,7 @@ TEST(Credits, NoAlgorithmHangs) {
     params.set("outstanding", "1", {});
     const auto selector = make_collective_selector(params);
     const auto compute =
-        Registry::instance().factory<ComputeFactory>("compute", "trace")(Params(), DeviceCard());
+        Registry::instance().factory<ComputeFactory>("compute", "trace")(Params(), {DeviceCard(), "", {}});
     const Job job = job_of(s);
     TimelineOptions options;
     options.placement = placement_on(topology);

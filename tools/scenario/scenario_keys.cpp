@@ -307,7 +307,7 @@ std::vector<ModelDoc> all_blocks() {
               "",
               {"none", "exact", "fast"},
               "shortcuts through time; none takes no shortcut, exact only those that change no bit "
-              "of the result, fast approximate ones, too (docs/fast-path.md)",
+              "against domains: off, fast approximate ones, too (docs/fast-path.md)",
               "DESIGN 6"},
              {"domains",
               PT::choice,
