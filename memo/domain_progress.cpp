@@ -710,7 +710,7 @@ void DomainFabric::apply_episode(Domain& d, const Episode& e, int64_t end, bool 
     for (const TraceEntry& t : e.trace) {
       const auto now = static_cast<uint64_t>(d.start + t.time_ps);
       const auto port = [&](uint32_t local) {
-        return static_cast<uint64_t>(2 * d.links[local / 2] + (local & 1U));
+        return static_cast<uint64_t>(2 * link_order_[d.links[local / 2]] + (local & 1U));
       };
       uint64_t a = 0;
       auto b = static_cast<uint64_t>(t.value);

@@ -795,7 +795,7 @@ void PacketDomain::drop(uint32_t pi, uint32_t k, bool sent) {
     q.ack_transmissions += hops;
   else
     records_[states_[q.last_transfer].record].transmissions += hops;
-  trace(kTraceDrop, pi, packet.qp, ports_[pi].global, q.dice_object);
+  trace(kTraceDrop, pi, packet.qp, ports_[pi].rank, q.dice_object);
   free_packet(k);
 }
 

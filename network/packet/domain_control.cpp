@@ -209,7 +209,7 @@ void PacketDomain::receive_pfc(uint32_t pi, uint32_t k) {
   const auto c = static_cast<uint32_t>(packet.seq);
   const bool pause = packet.type == kPause;
   const int64_t what = packet.seq << 1 | (pause ? 1 : 0);
-  trace(kTracePause, pi, what, ports_[pi].global, static_cast<uint64_t>(what));
+  trace(kTracePause, pi, what, ports_[pi].rank, static_cast<uint64_t>(what));
   LaneState& state = lane_states_[lane_index(out, c)];
   ++state.pause_version;
   state.wanted = pause;

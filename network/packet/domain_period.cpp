@@ -234,7 +234,7 @@ void PacketDomain::jump(int64_t limit) {
   for (int64_t i = 1; i <= k; ++i) {
     for (const TraceEntry& t : f.pauses) {
       now_ = t.time_ps + i * period;
-      trace(t.what, t.object, t.value, ports_[t.object].global, static_cast<uint64_t>(t.value));
+      trace(t.what, t.object, t.value, ports_[t.object].rank, static_cast<uint64_t>(t.value));
     }
   }
   now_ = before + skip;

@@ -124,8 +124,9 @@ void check_units(const std::string& path, const std::string& key, const nlohmann
     for (const auto& child : v) check_units(path + "[]", key, child, numbers);
   } else if (v.is_number()) {
     ++numbers;
-    static const std::vector<std::string> units = {"_ns",    "_bytes", "_bps",     "_ratio",
-                                                   "_per_s", "_count", "_packets", "_wall_s"};
+    static const std::vector<std::string> units = {
+        "_ns",    "_hours_per_step", "_per_step_j", "_watts_per_gpu", "_bytes", "_bps",
+        "_ratio", "_per_s",          "_count",      "_packets",       "_wall_s"};
     static const std::vector<std::string> counts = {"schema_version",
                                                     "seed",
                                                     "index",

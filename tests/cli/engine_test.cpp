@@ -94,7 +94,7 @@ TEST_F(EngineCli, ExplainVersionAndPlanNameIt) {
   }
   EXPECT_TRUE(has(cli({"explain", "flow"}).out, "ack_load"));
   EXPECT_TRUE(has(cli({"explain", "nic_serialization"}).out, "astra-sim"));
-  EXPECT_TRUE(has(cli({"version"}).out, "analytic, flow, packet (ns3 is not built yet)"));
+  EXPECT_TRUE(has(cli({"version"}).out, "analytic, flow, packet, stepped (ns3 is not built yet)"));
   for (const std::string engine : {"packet", "flow"}) {
     const Outcome o = cli({"plan", source("tests/cli/data/incast.yaml"), "--set",
                            "simulation.engine=" + engine, "--json", "plan.json"});
