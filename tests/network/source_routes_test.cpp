@@ -283,7 +283,9 @@ TEST(SourceRoutes, InsideAScaleUpDomainNothingIsPinned) {
   r.path = 0;
   const Outcome o = run(t, with_routes({r}), {{0, 1, 5'000, {}, 0}});
   for (const auto& l : o.links) {
-    if (l.data_bytes > 0) EXPECT_EQ(l.tier, "scale-up");
+    if (l.data_bytes > 0) {
+      EXPECT_EQ(l.tier, "scale-up");
+    }
   }
 }
 
