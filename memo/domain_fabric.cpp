@@ -334,6 +334,14 @@ void DomainFabric::claim(Domain& d, uint32_t domain, uint32_t qp, int64_t at) {
     claim_link(d, domain, port / 2);
     h.add(port & 1U);
   }
+  for (uint32_t i = 1; options_.stepping && i < q.forward; ++i) {
+    Domain::Use& u = d.uses[qp_ports_[q.first_port + i]];
+    const uint32_t nic = qp_ports_[q.first_port];
+    u.shared = u.shared || (u.count > 0 && u.nic != nic);
+    u.nic = nic;
+    ++u.count;
+    if (u.shared) d.most_sharing = std::max(d.most_sharing, u.count);
+  }
   // Who is served first on its NIC.
   const uint32_t last = port_memories_[qp_ports_[q.first_port]].last_served;
   h.add(last == PortMemory::kNobody ? 0 : q.id.rank > last ? 1 : 2);
@@ -374,6 +382,8 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
       d.hashes.back().add_signed(transfers_[in.id].size.count());
       for (const uint32_t q : qps) d.shape.add(qps_[q].label);
       d.shape.add_signed(transfers_[in.id].size.count());
+      d.payload += transfers_[in.id].size.count();
+      ++d.messages;
       d.transfers.push_back(in.id);
       break;
     }
@@ -385,6 +395,8 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
       d.hashes.back().add(c.info.traffic_class);
       for (const uint32_t q : *c.qps) d.shape.add(qps_[q].label);
       d.shape.add(c.plan->digest);
+      d.payload += c.plan->payload;
+      d.messages += static_cast<int64_t>(c.plan->messages);
       c.domain = domain;
       c.label = static_cast<uint32_t>(d.calls.size());
       d.calls.push_back(in.id);

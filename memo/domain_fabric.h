@@ -31,6 +31,7 @@
 #include "memo/domain_run.h"
 #include "memo/episode.h"
 #include "memo/fast_path_stats.h"
+#include "network/qp_key.h"
 #include "sim/collective_host.h"
 #include "sim/fabric.h"
 
@@ -125,6 +126,14 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     std::unordered_map<uint64_t, int64_t> told;
     bool approximate = false;  // some of it was told by stepping
     bool no_stepping = false;  // it left what can be stepped
+    // With stepping, kept up as it grows: who shares the links beyond the NICs, and what it moves.
+    struct Use {
+      uint32_t nic = 0, count = 0;
+      bool shared = false;  // by queue pairs of different NICs
+    };
+    std::unordered_map<uint32_t, Use> uses;  // by port
+    uint32_t most_sharing = 0;               // queue pairs on a shared port
+    int64_t payload = 0, messages = 0;
     uint64_t events_seen = 0;
     int64_t again_until = 0;  // what it executes up to then has been known before
     // Leader: what it has done and nobody knows yet.
@@ -212,17 +221,6 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   std::vector<uint32_t> qp_ports_;
   std::vector<QpMemory> memories_;
   std::vector<uint32_t> free_memories_;
-  struct QpKey {
-    uint32_t src, dst, channel, part;
-    bool operator==(const QpKey&) const = default;
-  };
-  struct QpKeyHash {
-    size_t operator()(const QpKey& k) const {
-      return ((static_cast<size_t>(k.src) << 32 ^ k.dst) * 0x9e3779b97f4a7c15ULL + k.channel) *
-                 0x9e3779b97f4a7c15ULL +
-             k.part;
-    }
-  };
   std::unordered_map<QpKey, uint32_t, QpKeyHash> qp_index_;
   std::unordered_map<uint64_t, uint32_t> pair_count_;
   /// Queue pairs of the communicators, by channel base and plan.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "memo/domain_fabric.h"
+#include "network/link_record.h"
 #include "network/packet/domain_dice.h"
 #include "sim/dice.h"
 #include "sim/errors.h"
@@ -149,33 +150,8 @@ bool DomainFabric::worth_stepping(const Domain& d) const {
   constexpr int64_t kShortest = 256 << 10;
   constexpr uint32_t kKnown = 2;
   if (!options_.stepping || !options_.partition || d.no_stepping) return false;
-  int64_t payload = 0;
-  int64_t messages = 0;
-  for (const uint32_t t : d.transfers) payload += transfers_[t].size.count();
-  messages += static_cast<int64_t>(d.transfers.size());
-  for (const uint32_t c : d.calls) {
-    payload += calls_[c].plan->payload;
-    messages += static_cast<int64_t>(calls_[c].plan->messages);
-  }
-  if (payload < kShortest * messages) return false;
-  struct Use {
-    uint32_t nic = 0, count = 0;
-    bool shared = false;
-  };
-  std::unordered_map<uint32_t, Use> uses;
-  uint32_t most = 0;
-  for (const uint32_t index : d.qps) {
-    const GlobalQp& q = qps_[index];
-    const uint32_t nic = qp_ports_[q.first_port];
-    for (uint32_t i = 1; i < q.forward; ++i) {
-      Use& u = uses[qp_ports_[q.first_port + i]];
-      u.shared = u.shared || (u.count > 0 && u.nic != nic);
-      u.nic = nic;
-      ++u.count;
-      if (u.shared) most = std::max(most, u.count);
-    }
-  }
-  if (most >= 2) return most <= kMostSharing;
+  if (d.payload < kShortest * d.messages) return false;
+  if (d.most_sharing >= 2) return d.most_sharing <= kMostSharing;
   const auto known = shapes_.find(d.shape);
   return known != shapes_.end() && known->second >= kKnown;
 }
@@ -884,13 +860,7 @@ std::vector<LinkRecord> DomainFabric::links() const {
   for (size_t i = 0; i < sums.size(); ++i) {
     const uint32_t port = 2 * links_in_order_[i / 2] + static_cast<uint32_t>(i & 1U);
     const PortTally& t = sums[i];
-    LinkRecord r;
-    r.from_node = topology_.from(port);
-    r.to_node = topology_.to(port);
-    r.from = topology_.nodes()[r.from_node].name;
-    r.to = topology_.nodes()[r.to_node].name;
-    r.tier = topology_.tier(port);
-    r.rate = topology_.link_of(port).rate;
+    LinkRecord r = link_record(topology_, port, topology_.link_of(port).rate);
     r.packets = t.packets;
     r.bytes = t.bytes;
     r.data_bytes = t.payload;

@@ -37,6 +37,7 @@
 #include "network/packet/config.h"
 #include "network/packet/domain.h"
 #include "network/packet/domain_registry.h"
+#include "network/qp_key.h"
 #include "network/routing.h"
 #include "network/topology.h"
 #include "sim/event_queue.h"
@@ -316,7 +317,6 @@ class SteppedFabric final : public Fabric {
   uint32_t visit_node(uint32_t global_node);
   uint32_t open_qp(const Message& m, uint32_t src, uint32_t dst);
   uint32_t make_qp(const QpIdentity& id);
-  void longest_pair();
   void book(const Message& m);
   void complete(const Message& m, Completion::What what);
   [[nodiscard]] int64_t send_ps(int64_t bytes, int64_t rate_bps) const;
@@ -345,22 +345,11 @@ class SteppedFabric final : public Fabric {
   std::vector<Completion>* completions_ = nullptr;
   size_t outstanding_ = 0;
   std::unordered_map<uint32_t, uint32_t> port_index_, node_index_;
-  struct QpKey {
-    uint32_t src, dst, channel, part;
-    bool operator==(const QpKey&) const = default;
-  };
-  struct QpKeyHash {
-    size_t operator()(const QpKey& k) const {
-      return ((static_cast<size_t>(k.src) << 32 ^ k.dst) * 0x9e3779b97f4a7c15ULL + k.channel) *
-                 0x9e3779b97f4a7c15ULL +
-             k.part;
-    }
-  };
   std::unordered_map<QpKey, uint32_t, QpKeyHash> qp_index_;
   std::unordered_map<uint64_t, uint32_t> pair_count_;
   std::vector<uint32_t> scratch_;
   std::vector<std::pair<int64_t, uint32_t>> levels_;
-  int64_t longest_bdp_ = -1;
+  LongestPair longest_;  // without a registry
 
   FabricTotals totals_;
   uint64_t fingerprint_ = 0;

@@ -9,6 +9,7 @@
 #include "memo/stepping/hazard.h"
 #include "memo/stepping/stepped_fabric.h"
 #include "network/engine.h"
+#include "network/link_record.h"
 #include "sim/dice.h"
 #include "sim/errors.h"
 #include "sim/registry.h"
@@ -17,22 +18,6 @@ namespace trainyard {
 namespace {
 
 enum Trace : uint32_t { kTraceDelivered = 1, kTraceAcked };
-
-// What the packet engine keeps of a buffer for what is under way after a pause.
-int64_t headroom_bytes(const PacketConfig& c, const TopologyLink& link) {
-  const auto bytes = [&](int64_t ps) { return bytes_in(link.rate, Time::ps(ps)).count(); };
-  switch (c.headroom_rule) {
-    case HeadroomRule::fixed:
-      return c.headroom_fixed;
-    case HeadroomRule::rate_delay:
-      return static_cast<int64_t>(
-          std::floor(static_cast<double>(bytes(link.delay.ps())) * c.headroom_factor));
-    case HeadroomRule::automatic:
-      return bytes(2 * link.delay.ps() + c.headroom_response_ps) + 2 * (c.payload + c.header) +
-             c.pfc_frame;
-  }
-  return 0;
-}
 
 }  // namespace
 
@@ -91,24 +76,11 @@ uint32_t SteppedFabric::visit_node(uint32_t global_node) {
   if (!added) return it->second;
   Node n;
   n.global = global_node;
-  const auto& node = topology_.nodes()[global_node];
-  n.host = node.kind == NodeKind::host;
+  n.host = topology_.nodes()[global_node].kind == NodeKind::host;
   if (!n.host) {
-    int64_t reserved = 0;
-    for (const uint32_t port : node.ports) {
-      if (config_.pfc != PfcMode::off) {
-        reserved += headroom_bytes(config_, topology_.link_of(port));
-      }
-      reserved += config_.reserve;
-    }
-    n.pool = config_.buffer - reserved;
-    if (n.pool <= 0) {
-      throw UserError("switch " + node.name + ": buffer " + print_bytes(Bytes(config_.buffer)) +
-                          " is not larger than the reserves and headrooms of its ports, " +
-                          print_bytes(Bytes(reserved)),
-                      "raise fabric.switch.buffer or lower fabric.switch.pfc.headroom");
-    }
-    n.xoff = config_.xoff > 0 ? config_.xoff : n.pool / static_cast<int64_t>(node.ports.size());
+    const SharedPool pool = shared_pool(config_, topology_, global_node);
+    n.pool = pool.bytes;
+    n.xoff = pool.xoff;
   }
   nodes_.push_back(std::move(n));
   return it->second;
@@ -138,27 +110,14 @@ uint32_t SteppedFabric::visit(uint32_t global_port) {
     p.from_host = nodes_[p.owner].host;
     p.to_host = nodes_[p.peer].host;
     p.marks = config_.ecn != EcnMark::off && !p.from_host && !scale_up;
-    const double per_25g = static_cast<double>(p.rate_bps) / 25e9;
-    const int64_t kmin = config_.kmin >= 0 ? config_.kmin : std::llround(100'000 * per_25g);
-    const int64_t kmax = config_.kmax >= 0 ? config_.kmax : std::llround(400'000 * per_25g);
-    if (p.marks && kmin > kmax) {
-      throw UserError("ECN at " + print_rate(link.rate) + ": kmin " + print_bytes(Bytes(kmin)) +
-                          " is above kmax " + print_bytes(Bytes(kmax)),
-                      "set fabric.switch.ecn.kmin and kmax together");
-    }
+    const EcnBand band = ecn_band(config_, link.rate, p.marks);
     const auto units = [](int64_t bytes) {
       return static_cast<int64_t>(static_cast<Wide>(bytes) * 8 * kPsPerSecond >> kQueueShift);
     };
-    p.kmin = units(kmin);
-    p.kmax = units(kmax);
+    p.kmin = units(band.kmin);
+    p.kmax = units(band.kmax);
     p.bin = std::max<int64_t>(1, (p.kmax - p.kmin) / kBins);
-    p.alpha_q16 = config_.alpha_q16;
-    if (config_.alpha_by_port_rate && topology_.nic_rate().bps() > 0) {
-      for (int64_t r = p.rate_bps; r > topology_.nic_rate().bps() && 2 * p.alpha_q16 <= 65536;
-           r /= 2) {
-        p.alpha_q16 *= 2;
-      }
-    }
+    p.alpha_q16 = alpha_q16(config_, link.rate, topology_.nic_rate());
     if (link.loss_rate > 0) decline("links lose packets");
     Node& owner = nodes_[p.owner];
     if (p.from_host) {
@@ -175,32 +134,6 @@ uint32_t SteppedFabric::visit(uint32_t global_port) {
     ports_.push_back(std::move(p));
   }
   return local + (global_port & 1U);
-}
-
-void SteppedFabric::longest_pair() {
-  if (longest_bdp_ >= 0) return;
-  if (registry_ != nullptr && registry_->longest_bdp >= 0) {
-    longest_bdp_ = registry_->longest_bdp;
-    return;
-  }
-  const auto& hosts = topology_.hosts();
-  const size_t step = std::max<size_t>(1, hosts.size() / 256);
-  std::vector<uint32_t> path;
-  for (size_t i = 0; i < hosts.size(); i += step) {
-    for (size_t j = 0; j < hosts.size(); j += step) {
-      if (i == j) continue;
-      path.clear();
-      routing_->path({hosts[i], hosts[j], kSourcePortBase, kDestinationPort}, path);
-      int64_t rtt = 0;
-      int64_t rate = INT64_MAX;
-      for (const uint32_t port : path) {
-        const TopologyLink& l = topology_.link_of(port);
-        rtt += 2 * l.delay.ps() + send_ps(config_.payload, l.rate.bps());
-        rate = std::min(rate, l.rate.bps());
-      }
-      longest_bdp_ = std::max(longest_bdp_, bytes_in(Rate::bps(rate), Time::ps(rtt)).count());
-    }
-  }
 }
 
 uint32_t SteppedFabric::open_qp(const Message& m, uint32_t src, uint32_t dst) {
@@ -321,10 +254,11 @@ uint32_t SteppedFabric::make_qp(const QpIdentity& id) {
       case WindowRule::bdp_pair:
         q.window = std::max<int64_t>(1, bytes_in(Rate::bps(slowest), Time::ps(rtt)).count());
         break;
-      case WindowRule::bdp_longest:
-        longest_pair();
-        q.window = std::max<int64_t>(1, longest_bdp_);
-        break;
+      case WindowRule::bdp_longest: {
+        LongestPair& known = registry_ == nullptr ? longest_ : registry_->longest;
+        if (known.bdp_bytes < 0) known = longest_pair(config_, topology_, *routing_);
+        q.window = std::max<int64_t>(1, known.bdp_bytes);
+      } break;
     }
   }
   qps_.push_back(q);
@@ -434,13 +368,7 @@ std::vector<LinkRecord> SteppedFabric::links() const {
   std::vector<LinkRecord> out;
   out.reserve(ports_.size());
   for (const Port& p : ports_) {
-    LinkRecord r;
-    r.from_node = topology_.from(p.global);
-    r.to_node = topology_.to(p.global);
-    r.from = topology_.nodes()[r.from_node].name;
-    r.to = topology_.nodes()[r.to_node].name;
-    r.tier = topology_.tier(p.global);
-    r.rate = Rate::bps(p.rate_bps);
+    LinkRecord r = link_record(topology_, p.global, Rate::bps(p.rate_bps));
     r.packets = p.packets;
     r.bytes = p.bytes;
     r.data_bytes = p.payload;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "network/link_record.h"
 #include "sim/dice.h"
 #include "sim/errors.h"
 
@@ -188,13 +189,7 @@ std::vector<LinkRecord> PathBook::links() const {
   std::vector<LinkRecord> out;
   out.reserve(ports_.size());
   for (const Port& p : ports_) {
-    LinkRecord r;
-    r.from_node = topology_.from(p.global);
-    r.to_node = topology_.to(p.global);
-    r.from = topology_.nodes()[r.from_node].name;
-    r.to = topology_.nodes()[r.to_node].name;
-    r.tier = topology_.tier(p.global);
-    r.rate = Rate::bps(p.rate_bps);
+    LinkRecord r = link_record(topology_, p.global, Rate::bps(p.rate_bps));
     r.packets = p.packets;
     r.bytes = p.bytes;
     r.data_bytes = p.payload;

@@ -39,6 +39,7 @@
 #include "network/packet/period_finder.h"
 #include "network/packet/telemetry.h"
 #include "network/packet/timely.h"
+#include "network/qp_key.h"
 #include "network/routing.h"
 #include "network/topology.h"
 #include "sim/event_queue.h"
@@ -481,7 +482,7 @@ class PacketDomain {
   bool find_paths(QueuePair& q);
   bool find_paths_as_built(QueuePair& q);
   int64_t pair_bdp(const QueuePair& q, int64_t* rtt) const;
-  void longest_pair();
+  const LongestPair& longest();
 
   // Period jump.
   void period_begins(uint32_t qp);
@@ -592,21 +593,10 @@ class PacketDomain {
 
   std::unordered_map<uint32_t, uint32_t> port_index_, node_index_;  // global -> local
   std::unordered_map<uint32_t, uint32_t> rank_index_;               // even rank -> local
-  struct QpKey {
-    uint32_t src, dst, channel, part;
-    bool operator==(const QpKey&) const = default;
-  };
-  struct QpKeyHash {
-    size_t operator()(const QpKey& k) const {
-      return ((static_cast<size_t>(k.src) << 32 ^ k.dst) * 0x9e3779b97f4a7c15ULL + k.channel) *
-                 0x9e3779b97f4a7c15ULL +
-             k.part;
-    }
-  };
   std::unordered_map<QpKey, uint32_t, QpKeyHash> qp_index_;
   std::unordered_map<uint64_t, uint32_t> pair_count_;  // flows opened per (src, dst)
   std::vector<uint32_t> scratch_path_;
-  int64_t longest_bdp_ = -1, longest_rtt_ = -1;
+  LongestPair longest_;  // without a registry
 
   /// Every n-th packet of some kinds on a port is lost.
   struct NthDrop {

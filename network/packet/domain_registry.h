@@ -9,6 +9,7 @@
 
 #include "network/packet/config.h"
 #include "network/packet/dcqcn.h"
+#include "network/packet/port_model.h"
 #include "network/routing.h"
 
 namespace trainyard {
@@ -91,8 +92,7 @@ class DomainRegistry {
   virtual uint32_t link_order(uint32_t link) = 0;
   virtual PortMemory port_memory(uint32_t port) = 0;
 
-  /// Of the longest pair of the fabric; -1: nobody has asked yet.
-  int64_t longest_bdp = -1, longest_rtt = -1;
+  LongestPair longest;  ///< -1: nobody has asked yet
 };
 
 }  // namespace trainyard

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "network/link_record.h"
 #include "network/packet/domain.h"
 
 namespace trainyard {
@@ -128,13 +129,7 @@ std::vector<LinkRecord> PacketDomain::links() const {
       const LaneState& state = lane_states_[lane_index(pi, c)];
       paused += state.paused_total + (lane(pi, c).paused ? now_ - state.paused_since : 0);
     }
-    LinkRecord r;
-    r.from_node = topology_.from(p.global);
-    r.to_node = topology_.to(p.global);
-    r.from = topology_.nodes()[r.from_node].name;
-    r.to = topology_.nodes()[r.to_node].name;
-    r.tier = topology_.tier(p.global);
-    r.rate = Rate::bps(p.rate_bps);
+    LinkRecord r = link_record(topology_, p.global, Rate::bps(p.rate_bps));
     r.packets = p.packets;
     r.bytes = p.bytes;
     r.data_bytes = p.payload;

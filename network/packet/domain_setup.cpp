@@ -40,25 +40,6 @@ uint32_t PacketDomain::visit_node(uint32_t global_node) {
   return it->second;
 }
 
-namespace {
-
-int64_t headroom_bytes(const PacketConfig& c, const TopologyLink& link) {
-  const auto bits_ps = [&](int64_t ps) { return bytes_in(link.rate, Time::ps(ps)).count(); };
-  switch (c.headroom_rule) {
-    case HeadroomRule::fixed:
-      return c.headroom_fixed;
-    case HeadroomRule::rate_delay:
-      return static_cast<int64_t>(
-          std::floor(static_cast<double>(bits_ps(link.delay.ps())) * c.headroom_factor));
-    case HeadroomRule::automatic:
-      return bits_ps(2 * link.delay.ps() + c.headroom_response_ps) + 2 * (c.payload + c.header) +
-             c.pfc_frame;
-  }
-  return 0;
-}
-
-}  // namespace
-
 uint32_t PacketDomain::visit(uint32_t global_port) {
   const uint32_t even = global_port & ~1U;
   const auto [it, added] = port_index_.emplace(even, static_cast<uint32_t>(ports_.size()));
@@ -81,23 +62,12 @@ uint32_t PacketDomain::visit(uint32_t global_port) {
     p.from_host = nodes_[p.owner].host;
     p.to_host = nodes_[p.peer].host;
     p.marks = config_.ecn != EcnMark::off && !p.from_host && !scale_up;
-    const double per_25g = static_cast<double>(p.rate_bps) / 25e9;
-    p.kmin = config_.kmin >= 0 ? config_.kmin : std::llround(100'000 * per_25g);
-    p.kmax = config_.kmax >= 0 ? config_.kmax : std::llround(400'000 * per_25g);
-    if (p.marks && p.kmin > p.kmax) {
-      throw UserError("ECN at " + print_rate(link.rate) + ": kmin " + print_bytes(Bytes(p.kmin)) +
-                          " is above kmax " + print_bytes(Bytes(p.kmax)),
-                      "set fabric.switch.ecn.kmin and kmax together");
-    }
+    const EcnBand band = ecn_band(config_, link.rate, p.marks);
+    p.kmin = band.kmin;
+    p.kmax = band.kmax;
     p.headroom =
         config_.pfc == PfcMode::off ? 0 : static_cast<int32_t>(headroom_bytes(config_, link));
-    p.alpha_q16 = static_cast<int32_t>(config_.alpha_q16);
-    if (config_.alpha_by_port_rate && topology_.nic_rate().bps() > 0) {
-      for (int64_t r = p.rate_bps; r > topology_.nic_rate().bps() && 2 * p.alpha_q16 <= 65536;
-           r /= 2) {
-        p.alpha_q16 *= 2;
-      }
-    }
+    p.alpha_q16 = static_cast<int32_t>(alpha_q16(config_, link.rate, topology_.nic_rate()));
     p.loss_q32 = static_cast<uint64_t>(std::ldexp(link.loss_rate, 32));
     p.lossy = p.loss_q32 != 0;
     if (p.from_host) {
@@ -118,27 +88,12 @@ uint32_t PacketDomain::visit(uint32_t global_port) {
     ports_[i].mark_credit_q32 = m.mark_credit_q32;
     for (uint32_t c = 0; c < classes_; ++c) lane_states_[lane_index(i, c)].deficit = m.deficit[c];
   }
-  // Pools count every port of the switch, used or not, and every class.
   for (uint32_t dir = 0; dir < 2; ++dir) {
     Node& n = nodes_[ports_[local + dir].owner];
     if (n.host || n.pool != 0) continue;
-    const auto& node = topology_.nodes()[n.global];
-    int64_t reserved = 0;
-    for (const uint32_t gp : node.ports) {
-      if (config_.pfc != PfcMode::off) reserved += headroom_bytes(config_, topology_.link_of(gp));
-      reserved += config_.reserve;
-    }
-    reserved *= classes_;
-    n.pool = config_.buffer - reserved;
-    if (n.pool <= 0) {
-      throw UserError("switch " + node.name + ": buffer " + print_bytes(Bytes(config_.buffer)) +
-                          " is not larger than the reserves and headrooms of its " +
-                          std::to_string(node.ports.size()) + " ports, " +
-                          print_bytes(Bytes(reserved)),
-                      "raise fabric.switch.buffer or lower fabric.switch.pfc.headroom");
-    }
-    n.xoff = config_.xoff > 0 ? config_.xoff
-                              : n.pool / static_cast<int64_t>(node.ports.size() * classes_);
+    const SharedPool pool = shared_pool(config_, topology_, n.global);
+    n.pool = pool.bytes;
+    n.xoff = pool.xoff;
   }
   return local + (global_port & 1U);
 }
@@ -213,42 +168,11 @@ int64_t PacketDomain::pair_bdp(const QueuePair& q, int64_t* rtt_out) const {
   return bytes_in(Rate::bps(rate), Time::ps(rtt)).count();
 }
 
-void PacketDomain::longest_pair() {
-  if (longest_bdp_ >= 0) return;
-  if (registry_ != nullptr && registry_->longest_bdp >= 0) {
-    longest_bdp_ = registry_->longest_bdp;
-    longest_rtt_ = registry_->longest_rtt;
-    return;
-  }
-  // One path per pair is enough: equal-hop paths of the supported fabrics have equal delays. Of
-  // many hosts some stand for all; large fabrics are regular.
-  const auto& hosts = topology_.hosts();
-  const size_t step = std::max<size_t>(1, hosts.size() / 256);
-  std::vector<uint32_t> path;
-  for (size_t i = 0; i < hosts.size(); i += step) {
-    const uint32_t a = hosts[i];
-    for (size_t j = 0; j < hosts.size(); j += step) {
-      const uint32_t b = hosts[j];
-      if (a == b) continue;
-      path.clear();
-      routing_->path({a, b, kSourcePortBase, kDestinationPort}, path);
-      int64_t rtt = 0;
-      int64_t rate = INT64_MAX;
-      for (const uint32_t gp : path) {
-        const TopologyLink& l = topology_.link_of(gp);
-        rtt +=
-            2 * l.delay.ps() +
-            transmission_time(Bytes(config_.payload), l.rate, Time::ps(config_.resolution_ps)).ps();
-        rate = std::min(rate, l.rate.bps());
-      }
-      longest_bdp_ = std::max(longest_bdp_, bytes_in(Rate::bps(rate), Time::ps(rtt)).count());
-      longest_rtt_ = std::max(longest_rtt_, rtt);
-    }
-  }
-  if (registry_ != nullptr) {
-    registry_->longest_bdp = longest_bdp_;
-    registry_->longest_rtt = longest_rtt_;
-  }
+/// Worked out once for the whole run.
+const LongestPair& PacketDomain::longest() {
+  LongestPair& known = registry_ == nullptr ? longest_ : registry_->longest;
+  if (known.bdp_bytes < 0) known = longest_pair(config_, topology_, *routing_);
+  return known;
 }
 
 uint32_t PacketDomain::open_qp(const TransferState& s, uint32_t src, uint32_t dst) {
@@ -306,8 +230,7 @@ uint32_t PacketDomain::make_qp(const QpIdentity& id) {
         q.window = std::max<int64_t>(1, pair_bdp(q, nullptr));
         break;
       case WindowRule::bdp_longest:
-        longest_pair();
-        q.window = std::max<int64_t>(1, longest_bdp_);
+        q.window = std::max<int64_t>(1, longest().bdp_bytes);
         break;
     }
   }
@@ -320,10 +243,7 @@ uint32_t PacketDomain::make_qp(const QpIdentity& id) {
     case CongestionControl::hpcc: {
       // One base round trip for all, so that flows of different length converge alike.
       int64_t rtt = config_.hpcc_base_rtt_ps;
-      if (rtt == 0) {
-        longest_pair();
-        rtt = longest_rtt_;
-      }
+      if (rtt == 0) rtt = longest().rtt_ps;
       if (q.controlled && q.window == 0) {
         q.window = std::max<int64_t>(1, bytes_in(Rate::bps(q.line), Time::ps(rtt)).count());
       }
