@@ -856,6 +856,16 @@ std::vector<LinkRecord> DomainFabric::links() const {
       sums[2 * link_order_[global / 2] + (global & 1U)].add(d.run->tally(port));
     }
   }
+  // Queue pairs as they are assigned; one that sprays counts in parts.
+  std::vector<double> queue_pairs(sums.size());
+  const uint32_t paths = config_.paths == PathChoice::per_flow ? 1 : config_.path_count;
+  for (const GlobalQp& q : qps_) {
+    for (uint32_t i = 0; i < q.forward; ++i) {
+      const uint32_t port = qp_ports_[q.first_port + i];
+      if (link_order_[port / 2] == kNone) continue;
+      queue_pairs[2 * link_order_[port / 2] + (port & 1U)] += 1.0 / paths;
+    }
+  }
   std::vector<LinkRecord> out;
   for (size_t i = 0; i < sums.size(); ++i) {
     const uint32_t port = 2 * links_in_order_[i / 2] + static_cast<uint32_t>(i & 1U);
@@ -870,6 +880,7 @@ std::vector<LinkRecord> DomainFabric::links() const {
     r.busy = Time::ps(t.busy);
     r.peak_queue_bytes = t.peak;
     r.drops = t.drops;
+    r.queue_pairs = queue_pairs[i];
     out.push_back(std::move(r));
   }
   return out;

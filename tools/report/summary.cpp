@@ -308,7 +308,8 @@ void fast_path(const Result& result, std::string& out) {
                        report::grouped(f.stepping_stopped)),
            out);
     figure("audit",
-           f.audit_n == 0
+           f.stepped == 0 ? std::string("nothing was stepped")
+           : f.audit_n == 0
                ? std::string("not audited: nothing that was stepped fitted into the budget")
                : fmt::format(
                      "{} of what was stepped again as packets: {} completion times off by "

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 
@@ -246,15 +247,55 @@ void check_variation(const Scenario& s, bool computes) {
                   "give it a workload");
 }
 
+/// What was not simulated packet by packet, and how far off that is.
+template <class Note>
+void fast_path_notes(const FastPathStats& f, bool complete, const Note& note) {
+  if (f.stepped == 0) {
+    note("engine",
+         "packet, with shortcuts that change no bit against one domain that holds everything "
+         "(docs/fast-path.md)",
+         false);
+  } else {
+    const double stepped = static_cast<double>(f.bytes_stepped);
+    std::string text =
+        "packet, of which " + std::to_string(f.stepped) +
+        " contention domains were stepped from one decision of their controllers to the next, "
+        "without packets: approximate. ";
+    if (f.audit_n == 0) {
+      text += "Not audited: nothing that was stepped fitted into the budget";
+    } else {
+      char figures[160];
+      std::snprintf(figures, sizeof figures,
+                    "Audit: %.2f %% of the stepped bytes again as packets, %llu completion times "
+                    "off by %.2f %% in the mean, at most %.2f %%",
+                    100.0 * static_cast<double>(f.bytes_audited) / stepped,
+                    static_cast<unsigned long long>(f.audit_n), f.audit_mean_pct(),
+                    f.audit_max_pct);
+      text += figures;
+    }
+    note("engine", text + "; single collectives have measured up to 27 % off (docs/fast-path.md)",
+         true);
+  }
+  note("tables",
+       "on the fast path messages of collectives have no rows in flows.csv, and NICs and switch "
+       "buffers none in theirs" +
+           std::string(complete ? "" : "; what was under way at the end is not counted"),
+       false);
+}
+
 /// What the engine leaves out, and how far off that is known to be.
 template <class Note>
-void engine_notes(const Scenario& s, const Topology& topology, const Note& note) {
+void engine_notes(const Scenario& s, const Topology& topology, const Result& r, const Note& note) {
   const std::string& engine = s.engine.kind;
   if (engine == "packet") {
-    note("engine",
-         "packet: every packet on every link is simulated, no shortcut was taken; flow completion "
-         "times of the public ns-3 tables are reproduced (tools/bench golden)",
-         false);
+    if (!r.fast_path) {
+      note("engine",
+           "packet: every packet on every link is simulated, no shortcut was taken; flow "
+           "completion times of the public ns-3 tables are reproduced (tools/bench golden)",
+           false);
+    } else {
+      fast_path_notes(*r.fast_path, r.complete, note);
+    }
     if (topology.count(NodeKind::scale_up) > 0) {
       note("scale-up",
            "the NVLink-class switch is modelled as a lossless packet switch, without "
@@ -414,7 +455,7 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
     }
   }
   device_notes(s, r, note);
-  engine_notes(s, topology, note);
+  engine_notes(s, topology, r, note);
   const bool jitters = import != nullptr && s.jitter.kind != "none";
   if (jitters) note("seed", "compute.jitter is random; this is one seed", true);
   if (!r.packets_modelled && r.totals.ecn_marks == 0) {
