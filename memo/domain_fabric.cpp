@@ -11,7 +11,9 @@ namespace trainyard {
 namespace {
 
 /// What precedes what in a hash, so that no two histories are written alike.
-enum Word : uint64_t { kNewLink = 1, kNewNode, kNewQp, kOldQp, kTransfer, kOpen, kArrive };
+enum Word : uint64_t { kNewLink = 1, kNewNode, kNewQp, kOldQp, kTransfer, kOpen, kArrive, kChange };
+
+constexpr uint32_t kDiceVariant = 200, kDiceShared = 201;  // purposes
 
 }  // namespace
 
@@ -69,21 +71,33 @@ uint32_t DomainFabric::queue_pair(uint32_t src, uint32_t dst, uint32_t channel, 
   q.id.nth = pair_count_[(static_cast<uint64_t>(src) << 32) | dst]++;
   q.id.rank = it->second;
   q.dice_object = dice(channel, q.id.nth, src, dst);
+  find_paths(q);
+  qps_.push_back(q);
+  return it->second;
+}
+
+/// As routes are now; for who is cut off, as they were built.
+void DomainFabric::find_paths(GlobalQp& q) {
   q.first_port = static_cast<uint32_t>(qp_ports_.size());
-  const uint32_t a = topology_.hosts()[src];
-  const uint32_t b = topology_.hosts()[dst];
+  const uint32_t a = topology_.hosts()[q.id.src];
+  const uint32_t b = topology_.hosts()[q.id.dst];
   const uint32_t paths = config_.paths == PathChoice::per_flow ? 1 : config_.path_count;
   const auto port = [&](uint32_t entropy) {
     return static_cast<uint16_t>(kSourcePortBase + q.id.nth + entropy * 4099);
   };
-  for (uint32_t e = 0; e < paths; ++e) {
-    routing_.path({a, b, port(e), kDestinationPort}, qp_ports_);
-  }
-  q.forward = static_cast<uint32_t>(qp_ports_.size()) - q.first_port;
-  routing_.path({b, a, kDestinationPort, port(0)}, qp_ports_);
-  q.ports = static_cast<uint32_t>(qp_ports_.size()) - q.first_port;
-  qps_.push_back(q);
-  return it->second;
+  const auto find = [&](Routing& routing) {
+    for (uint32_t e = 0; e < paths; ++e) {
+      routing.path({a, b, port(e), kDestinationPort}, qp_ports_);
+    }
+    q.forward = static_cast<uint32_t>(qp_ports_.size()) - q.first_port;
+    routing.path({b, a, kDestinationPort, port(0)}, qp_ports_);
+    q.ports = static_cast<uint32_t>(qp_ports_.size()) - q.first_port;
+    return q.forward > 0 && q.ports > q.forward;
+  };
+  if (find(routing_)) return;
+  qp_ports_.resize(q.first_port);
+  if (!as_built_) as_built_ = std::make_unique<Routing>(topology_, config_.routing);
+  find(*as_built_);
 }
 
 void DomainFabric::queue_pairs(const Transfer& t, std::vector<uint32_t>& out) {
@@ -122,13 +136,54 @@ TransferId DomainFabric::start(const Transfer& transfer, Time at) {
   records_.push_back(r);
   ++transfers_open_;
   if (at.ps() > now_) {
-    future_.push({at.ps(), serial_++, id});
+    future_.push({at.ps(), serial_++, id, false});
     return id;
   }
   scratch_qps_.clear();
   queue_pairs(transfer, scratch_qps_);
   input({at.ps(), serial_++, round_, false, Input::Kind::transfer, id, 0}, scratch_qps_);
   return id;
+}
+
+void DomainFabric::schedule(const FabricChange& change) {
+  TRAINYARD_ASSERT(change.at.ps() >= now_);
+  future_.push({change.at.ps(), serial_++, static_cast<uint32_t>(changes_.size()), true});
+  changes_.push_back(change);
+}
+
+/// All domains become one: a change may send anything anywhere.
+void DomainFabric::disturb(uint32_t change, int64_t at) {
+  // Nothing has been done at this instant yet.
+  now_ = std::max(now_, at - 1);
+  uint32_t domain = disturbed_;
+  if (!options_.partition) {
+    domain = domains_.empty() ? new_domain(now_) : 0;
+  } else if (domain == kNone) {
+    std::vector<uint32_t> active;
+    for (uint32_t i = 0; i < domains_.size(); ++i) {
+      if (domains_[i].used) active.push_back(i);
+    }
+    domain = active.empty() ? new_domain(now_) : merge(active);
+    ++stats_.disturbances;
+  }
+  Domain& d = domains_[domain];
+  d.disturbed = true;
+  d.no_stepping = true;
+  disturbed_ = domain;
+  add(domain, {at, serial_++, ++round_, true, Input::Kind::change, change, 0});
+}
+
+/// Links that its queue pairs came to use by being routed anew.
+void DomainFabric::adopt_links(uint32_t domain) {
+  Domain& d = domains_[domain];
+  for (uint32_t label = static_cast<uint32_t>(d.links.size()); label < d.run->port_count() / 2;
+       ++label) {
+    const uint32_t link = d.run->global_port(2 * label) / 2;
+    TRAINYARD_ASSERT(link_domain_[link] == kNone);
+    link_domain_[link] = domain;
+    link_label_[link] = label;
+    d.links.push_back(link);
+  }
 }
 
 uint32_t DomainFabric::open(const HostedCall& info) {
@@ -208,6 +263,7 @@ uint32_t DomainFabric::domain_for(const std::vector<uint32_t>& qps, int64_t at) 
     if (domains_.empty()) return new_domain(at);
     return 0;
   }
+  if (disturbed_ != kNone) return disturbed_;
   scratch_domains_.clear();
   for (const uint32_t q : qps) {
     for (uint32_t i = 0; i < qps_[q].ports; ++i) {
@@ -329,6 +385,18 @@ void DomainFabric::claim(Domain& d, uint32_t domain, uint32_t qp, int64_t at) {
                        : std::lower_bound(d.qp_ranks.begin(), d.qp_ranks.end(), q.id.rank);
   h.add(static_cast<uint64_t>(pos - d.qp_ranks.begin()));
   d.qp_ranks.insert(pos, q.id.rank);
+  if (config_.shared_noise) {
+    // By its number in the domain in which it was first used in this busy period: a merge changes
+    // nothing of it.
+    if (q.label == 0) {
+      d.variant = dice(config_.seed, kDiceVariant, q.id.rank, 0) % config_.noise_variants;
+    }
+    if (q.id.noise == 0) {
+      q.id.noise = dice(config_.seed, kDiceShared, d.variant, q.label) | 1U;
+      q.id.noise_from = q.posted;
+    }
+    h.add(q.id.noise);
+  }
   for (uint32_t i = 0; i < q.ports; ++i) {
     const uint32_t port = qp_ports_[q.first_port + i];
     claim_link(d, domain, port / 2);
@@ -380,8 +448,6 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
       queue_pairs(transfers_[in.id], qps);
       for (const uint32_t q : qps) claim(d, domain, q, in.at);
       d.hashes.back().add_signed(transfers_[in.id].size.count());
-      for (const uint32_t q : qps) d.shape.add(qps_[q].label);
-      d.shape.add_signed(transfers_[in.id].size.count());
       d.payload += transfers_[in.id].size.count();
       ++d.messages;
       d.transfers.push_back(in.id);
@@ -393,8 +459,6 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
       for (const uint32_t q : *c.qps) claim(d, domain, q, in.at);
       d.hashes.back().add(c.plan->digest);
       d.hashes.back().add(c.info.traffic_class);
-      for (const uint32_t q : *c.qps) d.shape.add(qps_[q].label);
-      d.shape.add(c.plan->digest);
       d.payload += c.plan->payload;
       d.messages += static_cast<int64_t>(c.plan->messages);
       c.domain = domain;
@@ -402,6 +466,11 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
       d.calls.push_back(in.id);
       break;
     }
+    case Input::Kind::change:
+      say(kChange);
+      for (uint32_t q = 0; q < qps_.size(); ++q) claim(d, domain, q, in.at);
+      if (link_domain_[changes_[in.id].link] == kNone) claim_link(d, domain, changes_[in.id].link);
+      break;
     case Input::Kind::arrive:
       say(kArrive);
       d.hashes.back().add(calls_[in.id].label);
@@ -418,6 +487,7 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
         break;
       }
       feed(*d.run, in);
+      if (d.disturbed) adopt_links(domain);
       if (d.recorded) {
         d.episode->log.push_back(
             {in.at - d.start, static_cast<uint32_t>(d.inputs.size() - 1), 0, Episode::Kind::input});
@@ -462,6 +532,10 @@ void DomainFabric::feed(DomainRun& run, const Input& in) {
       for (const uint32_t q : *calls_[in.id].qps) declare(q);
       run.open(calls_[in.id].info);
       return;
+    case Input::Kind::change:
+      for (uint32_t q = 0; q < qps_.size(); ++q) declare(q);
+      run.packets()->schedule(changes_[in.id]);
+      return;
     case Input::Kind::arrive:
       run.arrive(calls_[in.id].label, in.member, Time::ps(in.at));
       return;
@@ -483,7 +557,7 @@ void DomainFabric::release(uint32_t domain) {
   if (d.mode == Domain::Mode::pending) std::erase(pending_, domain);
   if (d.mode == Domain::Mode::leader && d.recorded && d.episode->open) {
     d.episode->open = false;
-    if (d.run) d.run->packets()->record_trace(nullptr);
+    if (d.run) d.run->record_trace(nullptr);
     wake_followers(*d.episode);
   }
   const uint32_t version = d.version + 1;
@@ -502,11 +576,13 @@ uint32_t DomainFabric::merge(const std::vector<uint32_t>& domains) {
   std::unordered_map<uint64_t, int64_t> told;
   bool approximate = false;
   bool no_stepping = false;
+  bool costly = false;
   for (const uint32_t i : domains) {
     Domain& d = domains_[i];
     told.merge(d.told);
     approximate = approximate || d.approximate;
     no_stepping = no_stepping || d.no_stepping;
+    costly = costly || d.costly;
     inputs.insert(inputs.end(), d.inputs.begin(), d.inputs.end());
     start = std::min(start, d.start);
     outputs += d.outputs;
@@ -522,6 +598,7 @@ uint32_t DomainFabric::merge(const std::vector<uint32_t>& domains) {
   domains_[index].told = std::move(told);
   domains_[index].approximate = approximate;
   domains_[index].no_stepping = no_stepping;
+  domains_[index].costly = costly;
   return index;
 }
 

@@ -57,6 +57,9 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   ~DomainFabric() override;
 
   TransferId start(const Transfer& transfer, Time at) override;
+  /// Not before the last instant processed. From then on until everything is as built again and
+  /// at rest, one domain holds all that happens, packet by packet.
+  void schedule(const FabricChange& change);
   [[nodiscard]] Time next_event() const override;
   Time advance(Time limit, std::vector<Completion>& out) override;
   [[nodiscard]] size_t outstanding() const override;
@@ -88,12 +91,12 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   };
   /// What a domain is told. Inputs of one round come together: nothing happens between them.
   struct Input {
-    enum class Kind : uint8_t { transfer, open, arrive };
+    enum class Kind : uint8_t { transfer, open, arrive, change };
     int64_t at = 0;
     uint64_t serial = 0, round = 0;
     bool before = false;  // before what the domain does at that instant
     Kind kind = Kind::transfer;
-    uint32_t id = 0;  // transfer or call
+    uint32_t id = 0;  // transfer, call or change
     uint32_t member = 0;
   };
   struct Pool {
@@ -105,7 +108,6 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     int64_t start = 0;
     std::vector<Input> inputs;
     std::vector<Hash128> hashes;                  // after each of them
-    Hash128 shape;                                // what it was told, but not when, nor who came
     std::vector<uint32_t> links;                  // by label; ports are 2 label and 2 label + 1
     std::vector<uint32_t> link_orders, qp_ranks;  // sorted
     std::unordered_map<uint32_t, uint32_t> nodes;
@@ -126,6 +128,9 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     std::unordered_map<uint64_t, int64_t> told;
     bool approximate = false;  // some of it was told by stepping
     bool no_stepping = false;  // it left what can be stepped
+    bool disturbed = false;    // something of the fabric is not as built, or was
+    bool costly = false;       // packets have been tried, see on_trial()
+    int64_t slice = 0;         // ps; on trial it is looked at so often
     // With stepping, kept up as it grows: who shares the links beyond the NICs, and what it moves.
     struct Use {
       uint32_t nic = 0, count = 0;
@@ -134,6 +139,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     std::unordered_map<uint32_t, Use> uses;  // by port
     uint32_t most_sharing = 0;               // queue pairs on a shared port
     int64_t payload = 0, messages = 0;
+    uint64_t variant = 0;  // of the dice; with shared noise, once it has a queue pair
     uint64_t events_seen = 0;
     int64_t again_until = 0;  // what it executes up to then has been known before
     // Leader: what it has done and nobody knows yet.
@@ -165,6 +171,9 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   // Inputs.
   void input(const Input& in, const std::vector<uint32_t>& qps);
   uint32_t domain_for(const std::vector<uint32_t>& qps, int64_t at);
+  void disturb(uint32_t change, int64_t at);
+  void adopt_links(uint32_t domain);
+  void find_paths(GlobalQp& q);
   uint32_t new_domain(int64_t at);
   void add(uint32_t domain, const Input& in);
   void claim(Domain& d, uint32_t domain, uint32_t qp, int64_t at);
@@ -181,7 +190,11 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   void lead(uint32_t domain);
   void run_leader(uint32_t domain, int64_t horizon);
   void log(Domain& d, const std::vector<DomainOutput>& outputs);
+  [[nodiscard]] bool can_be_stepped(const Domain& d) const;
   [[nodiscard]] bool worth_stepping(const Domain& d) const;
+  [[nodiscard]] static uint64_t kind_of(const Domain& d);
+  [[nodiscard]] static uint64_t affordable(const Domain& d);
+  bool on_trial(uint32_t domain);
   void stop_stepping(uint32_t domain);
   void begin_anew(uint32_t domain);
   [[nodiscard]] static uint64_t telling(const Domain& d, const DomainOutput& o);
@@ -204,6 +217,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   const PacketConfig config_;
   const FastPathOptions options_;
   Routing routing_;
+  std::unique_ptr<Routing> as_built_;  // made when routes have been lost
   CallPlanBook plans_;
   EpisodeStore store_;
 
@@ -250,14 +264,25 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   struct Future {
     int64_t at;
     uint64_t serial;
-    uint32_t transfer;
-    bool operator>(const Future& o) const { return at != o.at ? at > o.at : serial > o.serial; }
+    uint32_t id;          // of the transfer, or of the change
+    bool change = false;  // comes first at its instant
+    bool operator>(const Future& o) const {
+      if (at != o.at) return at > o.at;
+      return change != o.change ? o.change : serial > o.serial;
+    }
   };
   std::priority_queue<Future, std::vector<Future>, std::greater<>> future_;
+  std::vector<FabricChange> changes_;
+  uint32_t disturbed_ = kNone;  // the domain
   std::unordered_map<uint32_t, std::vector<uint32_t>> switch_users_;
   std::vector<uint32_t> crowded_;  // switches whose users have to be looked at
   std::unordered_set<Hash128, Hash128Hash> dicey_;
-  std::unordered_map<Hash128, uint32_t, Hash128Hash> shapes_;  // simulated as packets how often
+  /// With stepping: domains of about the same size as packets.
+  struct Cost {
+    uint32_t costly = 0;  // times
+    bool dice = false;
+  };
+  std::unordered_map<uint64_t, Cost> costs_;
   std::unordered_map<uint32_t, uint64_t> node_digests_;
 
   FabricTotals totals_;  // of ended domains; transmissions and bytes are those of tallies_

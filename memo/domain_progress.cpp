@@ -47,8 +47,7 @@ void add_totals(FabricTotals& a, const FabricTotals& b) {
 /// Finds out how a domain with new inputs goes on: everything up to now is done, nothing more will
 /// be told it at this instant.
 void DomainFabric::assign(uint32_t domain) {
-  const bool exact = !domains_[domain].approximate;
-  if (options_.partition && options_.memo && exact && follow(domain)) return;
+  if (options_.partition && options_.memo && !domains_[domain].disturbed && follow(domain)) return;
   lead(domain);
 }
 
@@ -61,11 +60,18 @@ bool DomainFabric::follow(uint32_t domain) {
     const std::shared_ptr<Episode> e = it->lock();
     if (!e) continue;
     if (pos > e->log.size() || (pos == e->log.size() && !e->open)) continue;
+    // It was told as much, and no more, by the time that it had said as much.
+    size_t last = pos;
+    while (last > 0 && e->log[last - 1].kind != Episode::Kind::input) --last;
+    if (last == 0 || e->log[last - 1].label + 1 != d.inputs.size()) continue;
     if (pos < e->log.size() && e->log[pos].kind == Episode::Kind::input &&
         d.start + e->log[pos].time_ps <= now_) {
       continue;  // its next input did not come here
     }
     if (e->open && domains_[e->followers.front()].start > d.start) continue;
+    // What it has told so far need not be what this one says.
+    if ((d.approximate || e->approximate) && d.outputs > 0 && d.episode != e) continue;
+    d.approximate = d.approximate || e->approximate;
     d.mode = Domain::Mode::follower;
     d.episode = e;
     d.pos = pos;
@@ -84,9 +90,8 @@ void DomainFabric::lead(uint32_t domain) {
     d.mode = Domain::Mode::leader;
     const bool steps = worth_stepping(d);
     d.approximate = d.approximate || steps;
-    if (!steps && options_.stepping) ++shapes_[d.shape];
     d.recorded =
-        options_.partition && options_.memo && !d.approximate && !dicey_.contains(d.hashes.back());
+        options_.partition && options_.memo && !d.disturbed && !dicey_.contains(d.hashes.back());
     if (now_ > d.start && d.again_until == 0) {
       d.again_until = now_;
       ++stats_.materialised;
@@ -95,12 +100,15 @@ void DomainFabric::lead(uint32_t domain) {
     d.events_seen = 0;
     DomainRegistry& registry = *this;
     d.run = std::make_unique<DomainRun>(topology_, config_, registry, steps);
-    if (options_.jumps && options_.partition && !steps) d.run->packets()->use_period_jumps();
+    if (options_.jumps && options_.partition && !steps && !d.disturbed) {
+      d.run->packets()->use_period_jumps();
+    }
     d.episode = nullptr;
     if (d.recorded) {
       d.episode = std::make_shared<Episode>();
+      d.episode->approximate = d.approximate;
       d.episode->followers.push_back(domain);  // the leader itself, first
-      d.run->packets()->record_trace(&d.episode->trace);
+      d.run->record_trace(&d.episode->trace);
     }
     leaders_.push_back(domain);
   }
@@ -117,6 +125,7 @@ void DomainFabric::lead(uint32_t domain) {
       }
     }
     feed(*d.run, in);
+    if (d.disturbed) adopt_links(domain);
     if (!d.recorded) continue;
     d.episode->log.push_back({in.at - d.start, static_cast<uint32_t>(i), 0, Episode::Kind::input});
     d.episode->hashes.push_back(d.hashes[i]);
@@ -139,21 +148,50 @@ uint64_t DomainFabric::telling(const Domain& d, const DomainOutput& o) {
   return static_cast<uint64_t>(o.what) << 60 | static_cast<uint64_t>(id) << 28 | o.member;
 }
 
-/// Packets are skipped where they cost most and fluids are near enough (docs/fast-path.md): in
-/// messages that are long enough, where
-///   - queue pairs of different NICs share a link, few enough of them that each sends many packets
-///     between two decisions, or
-///   - nobody shares a link, and the same has been simulated as packets before, with members that
-///     came at other times. Each message then takes what it took, later.
-bool DomainFabric::worth_stepping(const Domain& d) const {
+/// Fluids are near enough (docs/fast-path.md): messages are long, and of the queue pairs of
+/// different NICs so few share a link that each sends many packets between two decisions.
+bool DomainFabric::can_be_stepped(const Domain& d) const {
   constexpr uint32_t kMostSharing = 24;
   constexpr int64_t kShortest = 256 << 10;
-  constexpr uint32_t kKnown = 2;
   if (!options_.stepping || !options_.partition || d.no_stepping) return false;
-  if (d.payload < kShortest * d.messages) return false;
-  if (d.most_sharing >= 2) return d.most_sharing <= kMostSharing;
-  const auto known = shapes_.find(d.shape);
-  return known != shapes_.end() && known->second >= kKnown;
+  return d.payload >= kShortest * d.messages && d.most_sharing <= kMostSharing;
+}
+
+/// Domains of about the same size cost about the same.
+uint64_t DomainFabric::kind_of(const Domain& d) {
+  return dice(d.qps.size(), static_cast<uint32_t>(d.most_sharing), d.links.size(),
+              d.transfers.size() << 32 | d.calls.size());
+}
+
+/// What stepping would cost, about, and the least to look at before judging.
+uint64_t DomainFabric::affordable(const Domain& d) {
+  return 10'000 + 10 * static_cast<uint64_t>(d.messages);
+}
+
+/// Where packets cost more: where dice decide, so that nothing recurs, or where domains like this
+/// one did not repeat themselves either.
+bool DomainFabric::worth_stepping(const Domain& d) const {
+  constexpr uint32_t kTrials = 2;
+  if (!can_be_stepped(d)) return false;
+  if (d.costly || d.approximate) return true;
+  const auto known = costs_.find(kind_of(d));
+  return known != costs_.end() && (known->second.dice || known->second.costly >= kTrials);
+}
+
+/// A leader is simulated as packets until it is known to be costly. @returns true when it was, and
+/// will be stepped.
+bool DomainFabric::on_trial(uint32_t domain) {
+  Domain& d = domains_[domain];
+  if (!can_be_stepped(d)) return false;
+  const bool drew = d.run->drew_dice();
+  if (!drew && d.run->events() <= affordable(d)) return false;
+  Cost& c = costs_[kind_of(d)];
+  ++c.costly;
+  c.dice = c.dice || drew;
+  d.costly = true;
+  ++stats_.trials;
+  begin_anew(domain);
+  return true;
 }
 
 /// It met a pause or a loss: packets after all, from its start.
@@ -167,7 +205,7 @@ void DomainFabric::stop_stepping(uint32_t domain) {
 void DomainFabric::begin_anew(uint32_t domain) {
   Domain& d = domains_[domain];
   if (d.recorded) {
-    d.run->packets()->record_trace(nullptr);
+    d.run->record_trace(nullptr);
     d.episode->open = false;
     d.recorded = false;
     wake_followers(*d.episode);
@@ -192,6 +230,15 @@ void DomainFabric::run_leader(uint32_t domain, int64_t horizon) {
   scratch_outputs_.clear();
   const bool again = d.again_until > 0 && ps_of(d.run->next_event()) <= d.again_until;
   if (again) horizon = std::min(horizon, d.again_until);
+  const bool on_probation =
+      options_.stepping && d.run->packets() != nullptr && !replaying_ && can_be_stepped(d);
+  const uint64_t jumps = on_probation ? d.run->packets()->jumps().jumps : 0;
+  if (on_probation) {
+    constexpr int64_t kSlice = 5'000'000;
+    if (d.slice == 0) d.slice = kSlice;
+    const int64_t next = ps_of(d.run->next_event());
+    if (next < kNever - d.slice) horizon = std::min(horizon, next + d.slice);
+  }
   const Time limit = horizon == kNever ? Time::infinity() : Time::ps(horizon);
   const Time reached = d.run->advance(limit, scratch_outputs_);
   const uint64_t events = d.run->events();
@@ -199,13 +246,16 @@ void DomainFabric::run_leader(uint32_t domain, int64_t horizon) {
   if (again) stats_.events_again += events - d.events_seen;
   if (d.run->stepped() != nullptr) stats_.events_stepped += events - d.events_seen;
   d.events_seen = events;
-  if (const PacketDomain* p = d.run->packets()) {
-    if (d.recorded && p->drew_dice()) stop_recording(domain);
+  if (d.run->packets() != nullptr) {
+    if (options_.stepping && !replaying_ && on_trial(domain)) return;
+    // A period found is not cut short again so soon.
+    if (on_probation && d.run->packets()->jumps().jumps > jumps) d.slice *= 2;
     if (options_.partition && d.run->packets()->take_pool_changed()) update_pools(domain);
   } else if (!d.run->stepped()->declined().empty() && !replaying_) {
     stop_stepping(domain);
     return;
   }
+  if (d.recorded && d.run->drew_own_dice()) stop_recording(domain);
   if (d.recorded) log(d, scratch_outputs_);
   if (options_.stepping) {
     std::erase_if(scratch_outputs_,
@@ -220,7 +270,9 @@ void DomainFabric::run_leader(uint32_t domain, int64_t horizon) {
       d.ready_at = std::max(reached.ps(), now_);
     }
   }
-  if (options_.partition && d.run->idle() && d.skip == 0 && !replaying_) {
+  if (d.disturbed) adopt_links(domain);
+  if (options_.partition && d.run->idle() && d.skip == 0 && !replaying_ &&
+      (!d.disturbed || d.run->packets()->as_built())) {
     end_leader(d, std::max(reached.ps(), now_));
   }
   if (d.recorded) wake_followers(*d.episode);
@@ -230,6 +282,9 @@ void DomainFabric::end_leader(Domain& d, int64_t at) {
   d.ended = true;
   d.ready_at = at;
   finish_episode(d);
+  if (options_.stepping && d.run->packets() != nullptr) {
+    if (d.run->events() > affordable(d)) ++costs_[kind_of(d)].costly;
+  }
   if (!d.recorded) return;
   d.episode->log.push_back({at - d.start, 0, 0, Episode::Kind::end});
   d.episode->open = false;
@@ -252,7 +307,7 @@ void DomainFabric::stop_recording(uint32_t domain) {
   // Whoever begins like this need not be written down.
   for (const Hash128& h : d.hashes) dicey_.insert(h);
   ++stats_.dice_domains;
-  d.run->packets()->record_trace(nullptr);
+  d.run->record_trace(nullptr);
   const std::shared_ptr<Episode> e = d.episode;
   d.recorded = false;
   d.episode = nullptr;
@@ -419,8 +474,13 @@ Time DomainFabric::advance(Time limit_time, std::vector<Completion>& out) {
       return Time::ps(now_);
     }
     if (future == next) {
-      const uint32_t id = future_.top().transfer;
+      const uint32_t id = future_.top().id;
+      const bool change = future_.top().change;
       future_.pop();
+      if (change) {
+        disturb(id, next);
+        continue;
+      }
       scratch_qps_.clear();
       queue_pairs(transfers_[id], scratch_qps_);
       const uint32_t d = domain_for(scratch_qps_, next);
@@ -612,6 +672,16 @@ void DomainFabric::end(uint32_t domain) {
   if (!followed && d.run->stepped() != nullptr && options_.audit_budget > 0) audit(d);
   apply_episode(d, *d.episode, now_, followed);
   if (!followed) fingerprint_ += d.run->fingerprint();
+  if (config_.shared_noise) {
+    for (const uint32_t q : d.qps) qps_[q].id.noise = 0;
+  }
+  if (d.disturbed) {
+    // Some were opened while links were down.
+    stats_.bytes_disturbed += d.episode->totals.payload_bytes;
+    qp_ports_.clear();
+    for (GlobalQp& q : qps_) find_paths(q);
+    disturbed_ = kNone;
+  }
   release(domain);
 }
 
@@ -682,6 +752,7 @@ void DomainFabric::apply_episode(Domain& d, const Episode& e, int64_t end, bool 
   if (followed) {
     ++stats_.followed;
     stats_.bytes_followed += e.totals.payload_bytes;
+    if (e.approximate) stats_.bytes_followed_stepped += e.totals.payload_bytes;
     stats_.transmissions_followed += e.transmissions;
     for (const TraceEntry& t : e.trace) {
       const auto now = static_cast<uint64_t>(d.start + t.time_ps);
@@ -764,6 +835,7 @@ void DomainFabric::apply_episode(Domain& d, const Episode& e, int64_t end, bool 
       PortMemory m = e.port_memory[local];
       m.last_served = m.last_served == PortMemory::kNobody ? port_memories_[port].last_served
                                                            : qps_[d.qps[m.last_served]].id.rank;
+      if (followed || d.run->packets() == nullptr) m.loss_draws = port_memories_[port].loss_draws;
       port_memories_[port] = m;
       tallies_[port].add(e.ports[local]);
     }
@@ -793,7 +865,13 @@ void DomainFabric::apply_episode(Domain& d, const Episode& e, int64_t end, bool 
 // ---------------------------------------------------------------- results
 
 size_t DomainFabric::outstanding() const {
-  if (options_.partition || domains_.empty()) return transfers_open_ + domains_active_;
+  if (options_.partition) {
+    // One in which something is still broken may rest without an end.
+    const bool rests = disturbed_ != kNone && domains_[disturbed_].run != nullptr &&
+                       domains_[disturbed_].run->quiet();
+    return transfers_open_ + domains_active_ - (rests ? 1 : 0);
+  }
+  if (domains_.empty()) return transfers_open_;
   const Domain& d = domains_.front();
   return transfers_open_ + (d.run != nullptr && d.run->quiet() ? 0 : 1);
 }
@@ -825,17 +903,19 @@ void DomainFabric::check_conservation() const {
 
 CollectiveHost::Tally DomainFabric::tally(uint32_t call) const {
   const Call& c = calls_[call];
-  // The one domain of an unpartitioned run never ends.
-  if (options_.partition || !c.begun) return c.tally;
-  if (oracle_tallies_.size() != domains_.front().calls.size()) {
-    oracle_tallies_ = domains_.front().run->tallies();
+  // The one domain of an unpartitioned run never ends, nor need a disturbed one.
+  const uint32_t lasting = options_.partition ? disturbed_ : 0;
+  if (!c.begun || !c.plan || c.domain != lasting) return c.tally;
+  if (oracle_tallies_.size() != domains_[lasting].calls.size()) {
+    oracle_tallies_ = domains_[lasting].run->tallies();
   }
   return oracle_tallies_[c.label];
 }
 
 const std::vector<TransferRecord>& DomainFabric::transfers() const {
-  if (!options_.partition && !domains_.empty()) {
-    const Domain& d = domains_.front();
+  const uint32_t lasting = options_.partition ? disturbed_ : domains_.empty() ? kNone : 0;
+  if (lasting != kNone) {
+    const Domain& d = domains_[lasting];
     for (uint32_t label = 0; d.run != nullptr && label < d.transfers.size(); ++label) {
       records_[d.transfers[label]] = d.run->record(label);
     }
@@ -917,6 +997,12 @@ FastPathStats DomainFabric::stats() const {
   s.evicted = store_.evicted();
   s.memo_bytes = store_.bytes();
   s.stepping = options_.stepping;
+  if (options_.partition && disturbed_ != kNone && domains_[disturbed_].run != nullptr) {
+    const FabricTotals t = domains_[disturbed_].run->totals();
+    s.bytes_simulated += t.payload_bytes;
+    s.bytes_disturbed += t.payload_bytes;
+    s.transmissions_simulated += t.transmissions;
+  }
   return s;
 }
 

@@ -66,6 +66,17 @@ class DomainRun {
   [[nodiscard]] PacketDomain* packets() const { return packets_.get(); }
   /// Null: packets.
   [[nodiscard]] SteppedFabric* stepped() const { return stepped_.get(); }
+  /// Something was left to dice.
+  [[nodiscard]] bool drew_dice() const {
+    return packets_ ? packets_->drew_dice() : stepped_->drew_dice();
+  }
+  /// To dice that no other domain has.
+  [[nodiscard]] bool drew_own_dice() const {
+    return packets_ ? packets_->drew_own_dice() : stepped_->drew_own_dice();
+  }
+  void record_trace(std::vector<TraceEntry>* sink) {
+    packets_ ? packets_->record_trace(sink) : stepped_->record_trace(sink);
+  }
   [[nodiscard]] uint64_t events() const {
     return packets_ ? packets_->events() : stepped_->events();
   }

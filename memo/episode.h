@@ -25,6 +25,8 @@ struct Episode {
   std::vector<Entry> log;       ///< in order of time
   std::vector<Hash128> hashes;  ///< after each input
 
+  bool approximate = false;  ///< stepped
+
   /// Still being written by a domain that is simulated. A log that is neither open nor ends with
   /// `end` is true as far as it goes.
   bool open = true;

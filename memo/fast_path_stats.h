@@ -21,7 +21,9 @@ struct FastPathStats {
   int64_t bytes_stepped = 0;
   uint64_t transmissions_stepped = 0;  ///< that the stepped messages would have taken
   uint64_t events_stepped = 0;
-  uint64_t stepping_stopped = 0;  ///< domains that left what can be stepped: packets after all
+  int64_t bytes_followed_stepped = 0;  ///< of bytes_followed: episodes that were stepped
+  uint64_t trials = 0;                 ///< domains begun as packets and then stepped
+  uint64_t stepping_stopped = 0;       ///< domains that left what can be stepped: packets after all
   // Audit: stepped domains simulated again packet by packet, told the same at the same times.
   uint64_t audited = 0, audit_events = 0;
   int64_t bytes_audited = 0;
@@ -44,6 +46,8 @@ struct FastPathStats {
   uint64_t events_again = 0;    ///< executed a second time, for followers and merges
   uint64_t materialised = 0;    ///< followers that had to be simulated after all
   uint64_t merges = 0;          ///< of domains that a new message joined
+  uint64_t disturbances = 0;    ///< times that something broke: one domain then holds everything
+  int64_t bytes_disturbed = 0;  ///< of bytes_simulated, in those
   uint64_t pool_merges = 0;     ///< of domains that shared a buffer too closely
   uint64_t dice_domains = 0;    ///< domains in which dice decided something
   uint64_t largest_domain = 0;  ///< links

@@ -183,13 +183,17 @@ void SteppedFabric::schedule(uint32_t qi) {
   if (config_.dcqcn.byte_counter > 0) count_bytes(qi);
   if (q.wake == at) return;
   q.wake = at;
-  events_.push(at, key(kSender, qi), 0);
+  if (q.queued.announce(at)) events_.push(at, key(kSender, qi), 0);
 }
 
 /// The last packet of a message begins, or has been sent.
 void SteppedFabric::on_sender(uint32_t qi) {
   QueuePair& q = qps_[qi];
-  if (q.wake != now_) return;
+  q.queued.popped();
+  if (q.wake != now_) {
+    if (q.wake != kNever && q.queued.announce(q.wake)) events_.push(q.wake, key(kSender, qi), 0);
+    return;
+  }
   q.wake = kNever;
   settle(q, now_);
   if (q.last_out) {

@@ -81,6 +81,12 @@ class SteppedFabric final : public Fabric {
   /// Nothing is under way, no controller waits for a cut.
   [[nodiscard]] bool idle() const;
   [[nodiscard]] uint64_t events() const { return totals_.events; }
+  /// A queue was within its marking band: what came of it was left to the dice.
+  [[nodiscard]] bool drew_dice() const { return drew_dice_; }
+  /// By dice that no other domain has.
+  [[nodiscard]] bool drew_own_dice() const { return drew_dice_ && !config_.shared_noise; }
+  /// Keeps what the fingerprint is made of from now on when not null.
+  void record_trace(std::vector<TraceEntry>* sink) { trace_sink_ = sink; }
   [[nodiscard]] uint32_t port_count() const { return static_cast<uint32_t>(ports_.size()); }
   [[nodiscard]] uint32_t qp_count() const { return static_cast<uint32_t>(qps_.size()); }
   [[nodiscard]] uint32_t global_port(uint32_t port) const { return ports_[port].global; }
@@ -143,6 +149,23 @@ class SteppedFabric final : public Fabric {
     size_t first_ = 0;
   };
 
+  /// Times of the events of one object that are in the queue, so that one that has moved to later
+  /// leaves no heap of void events behind: an earlier event looks again.
+  class Queued {
+   public:
+    /// @returns whether an event has to be pushed for this time.
+    bool announce(int64_t at) {
+      if (!times_.empty() && times_.back() <= at) return false;
+      times_.push_back(at);
+      return true;
+    }
+    /// The earliest has come.
+    void popped() { times_.pop_back(); }
+
+   private:
+    std::vector<int64_t> times_;  // latest first
+  };
+
   /// A flow at one port of its path.
   struct Hop {
     uint32_t port = 0, qp = 0;
@@ -185,6 +208,7 @@ class SteppedFabric final : public Fabric {
     std::vector<uint32_t> heap;           // hops by `due`
     int64_t joined_at = -1, joined = 0;   // flows that came at one instant
     int64_t wake = kNever;
+    Queued queued;
     int64_t watch = kNever;  // queue at which pauses are looked for
     // Tally.
     int64_t peak = 0;
@@ -220,6 +244,7 @@ class SteppedFabric final : public Fabric {
     Wide last = 0;  // last packet of `head`
     uint32_t head = kNil, tail = kNil;
     int64_t wake = kNever;
+    Queued queued;
     uint32_t unacked = 0, latest = kNil;
     int64_t increase_next = 0, increase_wake = kNever;
     int64_t cut_wake = -1;     // of the last event
@@ -233,8 +258,10 @@ class SteppedFabric final : public Fabric {
     int64_t first_notify = -1, last_cnp = INT64_MIN / 2, last_ack = 0;
     Rates notices;  // when marks become known to the controller
     uint64_t dice_object = 0;
+    uint64_t noise = 0;  // whom marks are drawn for
     uint32_t messages = 0;
     int64_t posted = 0;  // payload, with what was posted before this domain
+    int64_t before = 0;  // that
     Dcqcn cc;
   };
 
@@ -356,6 +383,8 @@ class SteppedFabric final : public Fabric {
   Wide carried_ = 0, asked_ = 0, overshoot_ = 0;  // 1e-12 bit, by all senders
   std::string declined_;
   std::vector<RateEvent>* rate_sink_ = nullptr;
+  std::vector<TraceEntry>* trace_sink_ = nullptr;
+  bool drew_dice_ = false;
 };
 
 }  // namespace trainyard

@@ -82,6 +82,7 @@ void SteppedFabric::settle(Port& p) {
       const int bin = bin_of(p, p.queue + add);
       const int64_t step = step_to_next_bin(p, p.queue + add, bin, m, left);
       if (bin >= 0) {
+        drew_dice_ = drew_dice_ || !config_.dithered;
         if (config_.dithered) {
           // 2^32 x packets' worth, in 1e-12 bit.
           const auto out = static_cast<Wide>(p.head) * static_cast<int64_t>(p.scale_q16) >> 16;
@@ -115,9 +116,9 @@ void SteppedFabric::reschedule(uint32_t pi) {
   const int64_t m = slope(p);
   int64_t at = kNever;
   const auto reach = [&](int64_t way) {
-    return now_ +
-           static_cast<int64_t>(((static_cast<Wide>(way) << kQueueShift) + (m > 0 ? m : -m) - 1) /
-                                (m > 0 ? m : -m));
+    const Wide ps =
+        ((static_cast<Wide>(way) << kQueueShift) + (m > 0 ? m : -m) - 1) / (m > 0 ? m : -m);
+    return now_ + static_cast<int64_t>(std::min<Wide>(ps, kNever / 4));
   };
   if (p.queue > 0 && m < 0) at = reach(p.queue);
   if (m > 0 && p.watch != kNever) at = std::min(at, reach(std::max<int64_t>(0, p.watch - p.queue)));
@@ -153,7 +154,7 @@ void SteppedFabric::reschedule(uint32_t pi) {
           break;
         }
       }
-      if (step >= kNever / 4) {
+      if (step >= kNever / 4 || t - now_ >= kNever / 4) {
         t = at;
         break;
       }
@@ -164,11 +165,16 @@ void SteppedFabric::reschedule(uint32_t pi) {
   }
   if (at == kNever || p.wake <= at) return;  // an earlier look finds this too
   p.wake = at;
-  events_.push(at, key(kPort, pi), 0);
+  if (p.queued.announce(at)) events_.push(at, key(kPort, pi), 0);
 }
 
 void SteppedFabric::on_port(uint32_t pi) {
-  if (ports_[pi].wake != now_) return;
+  const int64_t wake = ports_[pi].wake;
+  ports_[pi].queued.popped();
+  if (wake != now_) {
+    if (wake != kNever && ports_[pi].queued.announce(wake)) events_.push(wake, key(kPort, pi), 0);
+    return;
+  }
   ports_[pi].wake = kNever;
   settle(ports_[pi]);
   rescale(pi, kNil);
@@ -352,7 +358,7 @@ void SteppedFabric::draw(Hop& h) {
   }
   const QueuePair& q = qps_[h.qp];
   const auto hop = static_cast<uint64_t>(&h - &hops_[q.forward]);
-  h.patience = minus_ln_q32(dice(config_.seed, kDiceMark, q.dice_object, h.draws++ * 64 + hop));
+  h.patience = minus_ln_q32(dice(config_.seed, kDiceMark, q.noise, h.draws++ * 64 + hop));
 }
 
 /// What of the packet that leaves now has left, in 1e-12 bit; negative before the first packet.

@@ -157,7 +157,9 @@ uint32_t SteppedFabric::declare(const QpIdentity& id, const QpMemory& memory) {
   const uint32_t qi = make_qp(id);
   if (!memory.used) return qi;
   QueuePair& q = qps_[qi];
-  q.posted = memory.posted;
+  q.posted = q.before = memory.posted;
+  // Not what it drew in an earlier domain.
+  if (id.noise == 0) q.noise = dice(q.dice_object, 0, static_cast<uint64_t>(q.before), 0);
   if (!q.controlled) return qi;
   q.cc = memory.dcqcn;
   if (memory.increase_running) {
@@ -210,6 +212,7 @@ uint32_t SteppedFabric::make_qp(const QpIdentity& id) {
   q.channel = id.channel;
   q.nth = id.nth;
   q.dice_object = dice(id.channel, q.nth, src, dst);
+  q.noise = id.noise != 0 ? id.noise : q.dice_object;
   const uint32_t src_node = topology_.hosts()[src];
   const uint32_t dst_node = topology_.hosts()[dst];
   const auto src_port = static_cast<uint16_t>(kSourcePortBase + q.nth);
@@ -336,8 +339,11 @@ void SteppedFabric::complete(const Message& m, Completion::What what) {
   left = static_cast<uint8_t>(left - (delivered ? 1 : 16));
   if (delivered) totals_.payload_bytes += m.bytes;
   QueuePair& q = qps_[m.qp];
-  fingerprint_ += dice(static_cast<uint64_t>(now_), delivered ? kTraceDelivered : kTraceAcked,
-                       q.dice_object, q.messages++);
+  const Trace what_traced = delivered ? kTraceDelivered : kTraceAcked;
+  const uint32_t nth = q.messages++;
+  fingerprint_ += dice(static_cast<uint64_t>(now_), what_traced, q.dice_object,
+                       static_cast<uint64_t>(q.before + nth));
+  if (trace_sink_ != nullptr) trace_sink_->push_back({now_, what_traced, m.qp, nth});
   if ((delivered ? left & 15 : left >> 4) != 0) return;
   if (delivered) {
     records_[m.record].delivered = Time::ps(now_);

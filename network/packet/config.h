@@ -105,6 +105,10 @@ struct PacketConfig {
   uint32_t qps = 1;            ///< per connection; every message is split over them
   int64_t convergence_ps = 0;  ///< from a link event to new routes
   uint64_t seed = 1;
+  /// Flows draw as parts of their contention domain, so that domains that do the same draw alike
+  /// (needs a registry); domains have one of so many variants, by place.
+  bool shared_noise = false;
+  uint32_t noise_variants = 1;
 };
 
 /// The blocks of a scenario that describe the packet engine: category and parameters.

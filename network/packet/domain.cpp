@@ -136,7 +136,6 @@ void PacketDomain::on_start(uint32_t si) {
   q.last_transfer = si;
   if (idle) {
     q.next_send = std::max(q.next_send, now_);
-    q.rto_deadline = now_ + config_.rto_ps;
     q.retries = 0;
     if (q.increase_running && q.increase_next <= now_) {
       // Timer periods that passed while nobody looked.
@@ -481,9 +480,10 @@ void PacketDomain::mark_by_queue(Port& out, uint32_t k, int64_t queued) {
       uint32_t hop = packet.path - q.forward;
       if (hop >= q.hops) hop = hops_done(packet) - 1;  // another path of this queue pair
       // One draw per packet and hop; no path is longer than 64 links.
-      const uint64_t counter = static_cast<uint64_t>(packet.seq) * 64 + hop;
+      const uint64_t counter = static_cast<uint64_t>(packet.seq - q.noise_from) * 64 + hop;
       ++dice_draws_;
-      if (!dice_below(dice(config_.seed, kDiceMark, q.dice_object, counter), probability_q32)) {
+      ++mark_draws_;
+      if (!dice_below(dice(config_.seed, kDiceMark, q.noise, counter), probability_q32)) {
         return;
       }
     }
@@ -546,9 +546,10 @@ void PacketDomain::fill_data(uint32_t k, uint32_t qi, int64_t seq, uint32_t stat
   }
   q.next_send = now_ + q.pace_time;
   ++totals_.data_packets;
+  // Counted from the first packet after a rest, whatever an old event in the queue is set to.
+  if (!q.rto_pending || q.high_water == q.una) q.rto_deadline = now_ + config_.rto_ps;
   if (!q.rto_pending) {
     q.rto_pending = true;
-    q.rto_deadline = now_ + config_.rto_ps;
     events_.push(q.rto_deadline, key(kTimeout, q.rank), qi);
   }
 }

@@ -143,8 +143,14 @@ class PacketDomain {
   /// No message can be delivered before this instant, as links are. Never when nothing is sent.
   [[nodiscard]] int64_t no_delivery_before() const;
   [[nodiscard]] uint64_t events() const { return totals_.events; }
+  /// Every link and NIC is as it was built, and routes know it.
+  [[nodiscard]] bool as_built() const;
   /// Some decision was left to the dice.
   [[nodiscard]] bool drew_dice() const { return dice_draws_ > 0; }
+  /// By dice that no other domain has.
+  [[nodiscard]] bool drew_own_dice() const {
+    return dice_draws_ > (config_.shared_noise ? mark_draws_ : 0);
+  }
   [[nodiscard]] uint32_t port_count() const { return static_cast<uint32_t>(ports_.size()); }
   [[nodiscard]] uint32_t qp_count() const { return static_cast<uint32_t>(qps_.size()); }
   [[nodiscard]] uint32_t global_port(uint32_t port) const { return ports_[port].global; }
@@ -327,6 +333,8 @@ class PacketDomain {
     int64_t high_water = 0;  // highest byte ever sent, tells repeats
     int64_t rto_deadline = 0;
     uint64_t dice_object = 0;  // who the flow is, whatever else is simulated beside it
+    uint64_t noise = 0;        // whom marks are drawn for, from there on
+    int64_t noise_from = 0;
 
     uint32_t last_transfer = kNil;
     int retries = 0;
@@ -615,7 +623,7 @@ class PacketDomain {
   std::deque<LinkNews> unlearnt_;  // link events that routes do not follow yet, in order
   bool cycle_check_pending_ = false;
   uint32_t starts_pending_ = 0, cuts_pending_ = 0, timers_pending_ = 0, changes_pending_ = 0;
-  uint64_t dice_draws_ = 0;
+  uint64_t dice_draws_ = 0, mark_draws_ = 0;
   bool pool_changed_ = false;
   std::unique_ptr<PeriodFinder> period_;  // null: off
   uint32_t period_anchor_ = kNil;

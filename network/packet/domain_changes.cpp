@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Links and NICs that fail, degrade and come back.
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "network/packet/domain.h"
 
@@ -13,6 +15,8 @@ void PacketDomain::schedule(const FabricChange& change) {
     TRAINYARD_ASSERT(topology_.nodes()[l.a].kind == NodeKind::host ||
                      topology_.nodes()[l.b].kind == NodeKind::host);
   }
+  // In a part of a run, parts get their numbers when they are told of.
+  if (registry_ != nullptr) visit(change.link * 2);
   changes_.push_back(change);
   ++changes_pending_;
   events_.push(change.at.ps(), key(kChange, static_cast<uint32_t>(changes_.size() - 1)), 0);
@@ -107,6 +111,17 @@ void PacketDomain::on_change(uint32_t index) {
   }
 }
 
+bool PacketDomain::as_built() const {
+  if (!unlearnt_.empty() || !known_down_.empty() || !drops_.empty()) return false;
+  for (const Port& p : ports_) {
+    const TopologyLink& built = topology_.link_of(p.global);
+    if (p.down || p.slow || p.rate_bps != built.rate.bps()) return false;
+    if (p.loss_q32 != static_cast<uint64_t>(std::ldexp(built.loss_rate, 32))) return false;
+  }
+  return std::none_of(lane_states_.begin(), lane_states_.end(),
+                      [](const LaneState& s) { return s.storm; });
+}
+
 /// A cable loses or regains its signal: pauses of both sides are forgotten.
 void PacketDomain::link_went(uint32_t port, bool up) {
   Port& p = ports_[port];
@@ -175,7 +190,12 @@ void PacketDomain::reroute() {
       known_down_.push_back(news.link);
     unlearnt_.pop_front();
   }
-  for (uint32_t qi = 0; qi < qps_.size(); ++qi) {
+  // In the order of first use in the run, whatever the order in this part of it.
+  std::vector<uint32_t> order(qps_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(),
+            [&](uint32_t a, uint32_t b) { return qps_[a].rank < qps_[b].rank; });
+  for (const uint32_t qi : order) {
     QueuePair fresh = qps_[qi];
     const auto before = paths_.size();
     const bool found = find_paths(fresh);

@@ -21,6 +21,10 @@ struct QpIdentity {
   uint8_t traffic_class = 0, part = 0;
   uint32_t nth = 0;   ///< of the queue pairs of (src, dst): gives the source port
   uint32_t rank = 0;  ///< order of first use in the run; settles ties
+  /// Whom its marks are drawn for, counted from byte `noise_from` of its sequence space on; 0:
+  /// itself, from the first byte on.
+  uint64_t noise = 0;
+  int64_t noise_from = 0;
 };
 
 /// What an idle queue pair keeps. Times are absolute, in ps.
@@ -45,6 +49,7 @@ struct PortMemory {
   uint32_t turn = 0;               ///< DWRR
   std::array<int32_t, kMaxClasses> deficit{};
   uint64_t mark_credit_q32 = 0;
+  uint64_t loss_draws = 0;  ///< packets for which losses were drawn
   bool operator==(const PortMemory&) const = default;
 };
 

@@ -83,6 +83,7 @@ uint32_t PacketDomain::visit(uint32_t global_port) {
   lane_states_.resize(ports_.size() * classes_);
   for (uint32_t i = local; registry_ != nullptr && i < local + 2; ++i) {
     const PortMemory m = registry_->port_memory(ports_[i].global);
+    ports_[i].loss_draws = m.loss_draws;
     if (ports_[i].sender != kNil) senders_[ports_[i].sender].last_served = m.last_served;
     ports_[i].turn = m.turn;
     ports_[i].mark_credit_q32 = m.mark_credit_q32;
@@ -159,10 +160,10 @@ int64_t PacketDomain::pair_bdp(const QueuePair& q, int64_t* rtt_out) const {
   int64_t rate = INT64_MAX;
   for (uint32_t i = 0; i < q.hops; ++i) {
     const Port& p = ports_[paths_[q.forward + i]];
-    rtt += 2 * p.delay_ps + transmission_time(Bytes(config_.payload), Rate::bps(p.rate_bps),
-                                              Time::ps(config_.resolution_ps))
-                                .ps();
-    rate = std::min(rate, p.rate_bps);
+    const Rate built = topology_.link_of(p.global).rate;
+    rtt += 2 * p.delay_ps +
+           transmission_time(Bytes(config_.payload), built, Time::ps(config_.resolution_ps)).ps();
+    rate = std::min(rate, built.bps());
   }
   if (rtt_out != nullptr) *rtt_out = rtt;
   return bytes_in(Rate::bps(rate), Time::ps(rtt)).count();
@@ -211,8 +212,11 @@ uint32_t PacketDomain::make_qp(const QpIdentity& id) {
                           std::to_string(dst) + " at " + print_time(Time::ps(now_)) +
                           ": no links join them");
   }
-  q.line = q.rate = ports_[q.port].rate_bps;
+  // As built: a cable that is slow at the moment is so for a while.
+  q.line = q.rate = topology_.link_of(ports_[q.port].global).rate.bps();
   q.dice_object = dice(id.channel, q.nth, src, dst);
+  q.noise = id.noise != 0 ? id.noise : q.dice_object;
+  q.noise_from = id.noise_from;
   bool scale_up = false;
   for (uint32_t i = 0; i < q.hops; ++i) {
     const uint32_t peer = nodes_[ports_[paths_[q.forward + i]].peer].global;
@@ -329,6 +333,7 @@ PortMemory PacketDomain::memory_of_port(uint32_t pi) const {
   if (p.sender != kNil) m.last_served = senders_[p.sender].last_served;
   m.turn = p.turn;
   m.mark_credit_q32 = p.mark_credit_q32;
+  m.loss_draws = p.loss_draws;
   for (uint32_t c = 0; c < classes_; ++c) m.deficit[c] = lane_states_[lane_index(pi, c)].deficit;
   return m;
 }

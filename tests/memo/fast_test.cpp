@@ -3,23 +3,42 @@
 // when it goes back to packets, what the audit says.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/memo/random_job.h"
 
 namespace trainyard::test {
 namespace {
 
-/// Eight hosts under two leaves, one spine.
-Topology two_leaves() {
+/// Islands of eight hosts under two leaves, with one spine each.
+Topology two_leaves(uint32_t islands = 1) {
   Topology t;
-  for (uint32_t h = 0; h < 8; ++h) t.add_node("host" + std::to_string(h), NodeKind::host);
-  t.add_node("leaf0", NodeKind::leaf);
-  t.add_node("leaf1", NodeKind::leaf);
-  t.add_node("spine0", NodeKind::spine);
-  for (uint32_t h = 0; h < 8; ++h) t.add_link(h, 8 + h / 4, Rate::gbps(100), Time::ns(500));
-  t.add_link(8, 10, Rate::gbps(100), Time::ns(500));
-  t.add_link(9, 10, Rate::gbps(100), Time::ns(500));
+  const uint32_t hosts = 8 * islands;
+  for (uint32_t h = 0; h < hosts; ++h) t.add_node("host" + std::to_string(h), NodeKind::host);
+  for (uint32_t i = 0; i < islands; ++i) {
+    const std::string n = std::to_string(i);
+    const uint32_t leaf = t.add_node("leaf" + n + "a", NodeKind::leaf);
+    t.add_node("leaf" + n + "b", NodeKind::leaf);
+    const uint32_t spine = t.add_node("spine" + n, NodeKind::spine);
+    for (uint32_t h = 0; h < 8; ++h) {
+      t.add_link(8 * i + h, leaf + h / 4, Rate::gbps(100), Time::ns(500));
+    }
+    t.add_link(leaf, spine, Rate::gbps(100), Time::ns(500));
+    t.add_link(leaf + 1, spine, Rate::gbps(100), Time::ns(500));
+    if (i > 0) t.add_link(spine - 3, spine, Rate::gbps(100), Time::ns(500));
+  }
   t.finish();
   return t;
+}
+
+/// Every hop of both rings of an island crosses its only uplink.
+std::vector<std::vector<uint32_t>> crossing_rings(uint32_t islands = 1) {
+  std::vector<std::vector<uint32_t>> out;
+  for (uint32_t i = 0; i < 8 * islands; i += 8) {
+    out.push_back({i, i + 4, i + 1, i + 5});
+    out.push_back({i + 2, i + 6, i + 3, i + 7});
+  }
+  return out;
 }
 
 struct Step {
@@ -105,9 +124,8 @@ PacketConfig config_of(CongestionControl congestion) {
 TEST(Fast, StepsRingsThatContendAndSaysHowFarOffItIs) {
   const Topology topology = two_leaves();
   const PacketConfig config = config_of(CongestionControl::dcqcn);
-  // Every hop of both rings crosses the only uplink.
-  const Job job = job_of({{0, 4, 1, 5}, {2, 6, 3, 7}}, {{CollectiveKind::all_reduce, 16'000'000},
-                                                        {CollectiveKind::all_gather, 4'000'000}});
+  const Job job = job_of(crossing_rings(), {{CollectiveKind::all_reduce, 16'000'000},
+                                            {CollectiveKind::all_gather, 4'000'000}});
   const Fast packets = run(topology, config, job, false);
   const Fast fast = run(topology, config, job, true, 1.0);
   EXPECT_EQ(packets.stats.stepped, 0U);
@@ -126,29 +144,61 @@ TEST(Fast, StepsRingsThatContendAndSaysHowFarOffItIs) {
 
 TEST(Fast, AuditComparesWhatWasStepped) {
   const Topology topology = two_leaves();
+  // Without congestion control nothing is left to dice, but queues grow and no state returns: the
+  // first domain turns out to be costly.
   const PacketConfig config = config_of(CongestionControl::none);
-  // Without congestion control nothing is left to dice; what two rings on disjoint links do is
-  // known, the third and later times at which members come are not.
   std::vector<Step> steps;
-  for (int64_t i = 0; i < 6; ++i) steps.push_back({CollectiveKind::all_gather, 3'000'000, 700 * i});
-  const Job job = job_of({{0, 1, 2, 3}}, steps);
+  for (int64_t i = 0; i < 4; ++i) {
+    steps.push_back({CollectiveKind::all_gather, 16'000'000, 701 * i});
+  }
+  const Job job = job_of(crossing_rings(), steps);
   const Fast packets = run(topology, config, job, false);
   const Fast fast = run(topology, config, job, true, 1e6);
-  EXPECT_EQ(fast.stats.stepped, 4U);  // the first two were packets
-  EXPECT_EQ(fast.stats.audited, 4U);
-  EXPECT_EQ(fast.stats.audit_n, 16U);  // members
+  EXPECT_EQ(packets.stats.trials, 0U);
+  EXPECT_GE(fast.stats.trials, 1U);
+  EXPECT_GE(fast.stats.stepped, 3U);
+  EXPECT_EQ(fast.stats.audited, fast.stats.stepped);
+  EXPECT_EQ(fast.stats.audit_n, 8 * fast.stats.stepped);  // members
   EXPECT_EQ(fast.stats.bytes_audited, fast.stats.bytes_stepped);
   EXPECT_LT(fast.stats.audit_max_pct, 1.0);
   ASSERT_EQ(fast.collectives.size(), packets.collectives.size());
   for (size_t i = 0; i < fast.collectives.size(); ++i) {
     const double a = (fast.collectives[i].finish - fast.collectives[i].start).seconds();
     const double b = (packets.collectives[i].finish - packets.collectives[i].start).seconds();
-    EXPECT_NEAR(a, b, 0.01 * b) << i;
-    if (i < 2) {
-      EXPECT_EQ(a, b) << i;
-    }
+    // Neither is more right: without control, who is served how often is settled by chance.
+    EXPECT_NEAR(a, b, 0.05 * b) << i;
     EXPECT_EQ(fast.collectives[i].wire_payload, packets.collectives[i].wire_payload) << i;
     EXPECT_EQ(fast.collectives[i].transmissions, packets.collectives[i].transmissions) << i;
+  }
+}
+
+/// With shared noise domains that do the same draw alike and follow each other although dice
+/// decide, as packets and stepped.
+TEST(Fast, SharedNoiseMakesTwins) {
+  const Topology topology = two_leaves(2);
+  PacketConfig config = config_of(CongestionControl::dcqcn);
+  const std::vector<Step> steps(3, {CollectiveKind::all_gather, 16'000'000});
+  const Job job = job_of(crossing_rings(2), steps);
+  for (const bool stepping : {false, true}) {
+    config.shared_noise = false;
+    config.noise_variants = 1;
+    const Fast own = run(topology, config, job, stepping);
+    EXPECT_GT(own.stats.dice_domains, 0U);
+    EXPECT_EQ(own.stats.followed, 0U);
+    config.shared_noise = true;
+    const Fast shared = run(topology, config, job, stepping);
+    EXPECT_GE(shared.stats.followed, 1U) << stepping;
+    EXPECT_EQ(shared.stats.bytes_followed_stepped > 0, stepping);
+    EXPECT_NE(shared.fingerprint, own.fingerprint);
+    ASSERT_EQ(shared.collectives.size(), 12U);
+    std::map<std::string, Time> finish;
+    for (const auto& c : shared.collectives) finish[c.group] = std::max(finish[c.group], c.finish);
+    EXPECT_EQ(finish["group0"], finish["group2"]) << stepping;
+    EXPECT_EQ(finish["group1"], finish["group3"]) << stepping;
+    // Sets of dice by place: islands need not be alike any more.
+    config.noise_variants = 1000;
+    const Fast variants = run(topology, config, job, stepping);
+    EXPECT_LT(variants.stats.followed, shared.stats.followed) << stepping;
   }
 }
 
@@ -156,7 +206,7 @@ TEST(Fast, GoesBackToPacketsWhereTheyPause) {
   const Topology topology = two_leaves();
   PacketConfig config = config_of(CongestionControl::none);
   config.buffer = 4 << 20;
-  const Job job = job_of({{0, 4, 1, 5}, {2, 6, 3, 7}}, {{CollectiveKind::all_gather, 8'000'000}});
+  const Job job = job_of(crossing_rings(), {{CollectiveKind::all_gather, 8'000'000}});
   const Fast packets = run(topology, config, job, false);
   const Fast fast = run(topology, config, job, true);
   ASSERT_GT(packets.pauses, 0U);

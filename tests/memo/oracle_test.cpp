@@ -18,11 +18,14 @@ void expect_same(const Outcome& a, const Outcome& b, const std::string& what) {
   EXPECT_EQ(a.payload, b.payload) << what;
   EXPECT_EQ(a.pauses, b.pauses) << what;
   EXPECT_EQ(a.marks, b.marks) << what;
+  EXPECT_EQ(a.drops, b.drops) << what;
   EXPECT_EQ(a.links, b.links) << what;
 }
 
 struct Sum {
   uint64_t followed = 0, merges = 0, pool_merges = 0, materialised = 0, pauses = 0, marks = 0;
+  uint64_t drops = 0, disturbances = 0;
+  int64_t calm = 0;  // bytes outside of disturbed domains where there were some
 };
 
 Sum compare(uint64_t first, uint64_t last, Flavour flavour) {
@@ -40,6 +43,9 @@ Sum compare(uint64_t first, uint64_t last, Flavour flavour) {
     sum.materialised += memo.stats.materialised;
     sum.pauses += memo.pauses;
     sum.marks += memo.marks;
+    sum.drops += memo.drops;
+    sum.disturbances += memo.stats.disturbances;
+    if (memo.stats.disturbances > 0) sum.calm += memo.payload - memo.stats.bytes_disturbed;
     if (testing::Test::HasFailure()) {
       ADD_FAILURE() << "first failing: " << c.text;
       return sum;
@@ -79,6 +85,15 @@ TEST(Oracle, MarksAndRates) {
 
 TEST(Oracle, Spraying) {
   compare(1, seeds(50), Flavour::spraying);
+}
+
+/// Before something breaks and after all is well again domains are apart.
+TEST(Oracle, Faults) {
+  const Sum s = compare(1, seeds(120), Flavour::faults);
+  EXPECT_GT(s.drops, 0U);
+  EXPECT_GT(s.disturbances, 60U);
+  EXPECT_GT(s.calm, 0);
+  EXPECT_GT(s.followed, 0U);
 }
 
 /// Message by message under the timeline, the packet engine gives the same times. (With several

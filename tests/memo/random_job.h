@@ -22,6 +22,7 @@ struct RandomCase {
   PacketConfig config;
   Job job;
   std::string algorithm = "auto";
+  std::vector<FabricChange> changes;
   std::string text;  ///< what it is, for messages
 };
 
@@ -30,7 +31,8 @@ enum class Flavour {
   tight,         ///< dynamic thresholds near XOFF
   simultaneous,  ///< everything starts at once, again and again
   marks,         ///< DCQCN and ECN bands that queues reach
-  spraying       ///< several paths per queue pair
+  spraying,      ///< several paths per queue pair
+  faults         ///< links go down, flap, degrade and lose packets
 };
 
 inline PacketConfig base_config(CongestionControl congestion) {
@@ -101,6 +103,44 @@ inline RandomCase random_case(uint64_t seed, Flavour flavour) {
     c.config.kmin = 4000;
     c.config.kmax = 40'000;
     c.config.dithered = pick(2) == 0;
+  }
+  if (flavour == Flavour::faults) {
+    c.config.rto_ps = 300'000'000;
+    c.config.nack_interval_ps = 5'000'000;
+    c.config.convergence_ps = 10'000'000 * (1 + pick(10));
+    const uint32_t faults = 1 + pick(3);
+    for (uint32_t i = 0; i < faults; ++i) {
+      FabricChange change;
+      change.link = pick(static_cast<uint32_t>(t.links().size()));
+      int64_t at = 1'000'000 * (1 + pick(300));
+      const int64_t length = 1'000'000 * (1 + pick(200));
+      const auto add = [&](FabricChange::Kind kind, uint64_t value, int64_t when) {
+        change.kind = kind;
+        change.value_q32 = value;
+        change.at = Time::ps(when);
+        c.changes.push_back(change);
+      };
+      using Kind = FabricChange::Kind;
+      switch (pick(4)) {
+        case 0:  // for good, now and then
+          add(Kind::link_down, 0, at);
+          if (pick(6) != 0) add(Kind::link_up, 0, at + length);
+          break;
+        case 1:  // a flap
+          for (uint32_t n = 0; n < 3; ++n, at += 2 * length) {
+            add(Kind::link_down, 0, at);
+            add(Kind::link_up, 0, at + length);
+          }
+          break;
+        case 2:
+          add(Kind::link_rate, uint64_t{1} << 31, at);
+          add(Kind::link_rate, uint64_t{1} << 32, at + length);
+          break;
+        default:
+          add(Kind::link_loss, uint64_t{1} << 26, at);
+          add(Kind::link_loss, 0, at + length);
+      }
+    }
   }
   if (flavour == Flavour::spraying) {
     c.config.paths = PathChoice::spray;
@@ -222,6 +262,10 @@ inline RandomCase random_case(uint64_t seed, Flavour flavour) {
            std::to_string(static_cast<int>(flavour)) + ": " + std::to_string(servers) + "x" +
            std::to_string(gpus) + " on " + std::to_string(leaves) + "+" + std::to_string(spines) +
            (scale_up ? " with" : " without") + " scale-up, " + std::to_string(n_steps) + " steps";
+  for (const FabricChange& f : c.changes) {
+    c.text += "; " + std::to_string(static_cast<int>(f.kind)) + " of link " +
+              std::to_string(f.link) + " at " + print_time(f.at);
+  }
   return c;
 }
 
@@ -230,7 +274,7 @@ enum class Way { none, off, apart, memo };
 struct Outcome {
   Time end;
   uint64_t timeline = 0, fabric = 0;
-  uint64_t transmissions = 0, pauses = 0, marks = 0;
+  uint64_t transmissions = 0, pauses = 0, marks = 0, drops = 0;
   int64_t payload = 0;
   std::vector<std::string> links;  ///< sorted
   FastPathStats stats;
@@ -248,6 +292,7 @@ inline Outcome run_case(const RandomCase& c, Way way) {
     options.memo = options.jumps = way == Way::memo;
     auto owned = std::make_unique<DomainFabric>(c.topology, c.config, options);
     domains = owned.get();
+    for (const FabricChange& change : c.changes) domains->schedule(change);
     fabric = std::move(owned);
   }
   Params collectives(collective_params());
@@ -277,6 +322,7 @@ inline Outcome run_case(const RandomCase& c, Way way) {
   o.transmissions = t.transmissions;
   o.pauses = t.pfc_pauses;
   o.marks = t.ecn_marks;
+  o.drops = t.drops;
   o.payload = t.payload_bytes;
   for (const LinkRecord& l : fabric->links()) {
     if (l.packets == 0) continue;

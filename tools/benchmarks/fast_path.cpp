@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 // The fast path beside full packet runs: what carried the bytes, what it cost, how far off it is.
 //
-//   bench_fast_path [--only TEXT] [--seeds N] [--full-limit SECONDS]
+//   bench_fast_path [--only TEXT] [--seeds N] [--full-limit SECONDS] [--twins N]
 //
 // Per case: a full run (fast_path: none) where it ends within the limit (600 s by default; 0: none
 // is tried), the exact and the fast path, with N seeds each. FCT: collectives and messages of the
 // job, finish minus start, fast against full in the mean; beside it the spread of that mean between
 // seeds of the full run, below which no error can be seen. Event ratio: link transmissions of the
 // run over all events that the fast one executed, packets, controllers, simulations repeated and
-// audit included. Last line: one JSON object.
+// audit included. Twin bias: step times with shared against independent dice, N seeds each, in the
+// mean; shared with eight sets of dice beside it. Last line: one JSON object.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -33,6 +34,9 @@ std::vector<Case> all_cases() {
   const std::string dense = "scenarios/bench/dense_128.yaml";
   const std::string large = "scenarios/bench/dense_1024.yaml";
   const std::string moe = "scenarios/bench/moe_128.yaml";
+  const std::string tenants = "scenarios/bench/tenants_128.yaml";
+  const std::string faults = "scenarios/bench/faults_128.yaml";
+  const std::string windows = "scenarios/bench/windows.yaml";
   // Small enough to be run packet by packet.
   const std::vector<std::string> small = {"workload.model=gpt3-7b", "workload.batch.global=32",
                                           "workload.batch.sequence=512"};
@@ -44,6 +48,11 @@ std::vector<Case> all_cases() {
       {"dense (c) 1024, small", large, oversubscribed, true},
       {"dense (b) 1024", large, {}, false},
       {"moe 128", moe, {}, true},
+      {"moe 128, even loads", moe, {"workload.experts.sigma=0"}, true},
+      {"dense 128, tenants", tenants, {}, true},
+      {"dense 128, tenants gone", tenants, {"traffic=[]"}, true},
+      {"dense 128, faults", faults, {}, true},
+      {"incast, windows", windows, {}, true},
   };
 }
 
@@ -56,11 +65,13 @@ struct Outcome {
   uint64_t fingerprint = 0;
 };
 
-Outcome run(const Case& c, const std::string& way, uint64_t seed, double limit) {
+Outcome run(const Case& c, const std::string& way, uint64_t seed, double limit,
+            const std::vector<std::string>& more = {}) {
   ScenarioOverrides overrides;
   overrides.settings = c.settings;
   overrides.settings.push_back("simulation.fast_path=" + way);
   overrides.settings.push_back("seed=" + std::to_string(seed));
+  for (const std::string& m : more) overrides.settings.push_back(m);
   RunHooks hooks;
   if (limit > 0) {
     hooks.progress = [limit](const RunProgress& p) { return p.wall_s < limit; };
@@ -95,6 +106,12 @@ double mean(const std::vector<double>& v) {
   return v.empty() ? 0 : sum / static_cast<double>(v.size());
 }
 
+double deviation(const std::vector<double>& v) {
+  double sum = 0;
+  for (const double x : v) sum += (x - mean(v)) * (x - mean(v));
+  return v.size() < 2 ? 0 : std::sqrt(sum / static_cast<double>(v.size() - 1));
+}
+
 double percentile(std::vector<double> v, double p) {
   if (v.empty()) return 0;
   std::sort(v.begin(), v.end());
@@ -112,6 +129,7 @@ double share(int64_t part, const FastPathStats& f) {
 int main(int argc, char** argv) {
   std::string only;
   uint64_t seeds = 1;
+  uint64_t twins = 0;
   double limit = 600;
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];
@@ -119,11 +137,14 @@ int main(int argc, char** argv) {
       only = argv[++i];
     } else if (i + 1 < argc && a == "--seeds") {
       seeds = std::strtoull(argv[++i], nullptr, 10);
+    } else if (i + 1 < argc && a == "--twins") {
+      twins = std::strtoull(argv[++i], nullptr, 10);
     } else if (i + 1 < argc && a == "--full-limit") {
       limit = std::strtod(argv[++i], nullptr);
     } else {
       fmt::print(stderr,
-                 "usage: bench_fast_path [--only TEXT] [--seeds N] [--full-limit SECONDS]\n");
+                 "usage: bench_fast_path [--only TEXT] [--seeds N] [--full-limit SECONDS] "
+                 "[--twins N]\n");
       return 2;
     }
   }
@@ -195,10 +216,34 @@ int main(int argc, char** argv) {
                                       : "not tried");
     }
     for (const int64_t bytes : {f.bytes_jumped, f.bytes_followed, f.bytes_stepped}) {
-      largest_share = std::max(largest_share, share(bytes, f));
+      if (c.name != "incast, windows") largest_share = std::max(largest_share, share(bytes, f));
     }
     summaries.emplace_back(c.name, s);
     std::fflush(stdout);
+  }
+  // Same seed, same ECMP paths: only the dice of marks differ.
+  double twin_bias = 0;
+  for (const Case& c : all_cases()) {
+    if (twins == 0 || (c.name != "moe 128" && c.name != "dense (b) 1024, small")) continue;
+    std::vector<double> own, shared, eight;
+    for (uint64_t seed = 1; seed <= twins; ++seed) {
+      own.push_back(run(c, "fast", seed, 0).step_ms);
+      shared.push_back(
+          100 * (run(c, "fast", seed, 0, {"simulation.noise=shared"}).step_ms / own.back() - 1));
+      eight.push_back(
+          100 * (run(c, "fast", seed, 0, {"simulation.noise=shared", "simulation.noise_variants=8"})
+                         .step_ms /
+                     own.back() -
+                 1));
+    }
+    const double n = std::sqrt(static_cast<double>(twins));
+    fmt::print(
+        "twin bias of {}: step {:+.3f} +- {:.3f} % with shared dice, {:+.3f} +- {:.3f} % with "
+        "eight sets ({} seeds, seeds spread {:.2f} %)\n",
+        c.name, mean(shared), deviation(shared) / n, mean(eight), deviation(eight) / n, twins,
+        100 * deviation(own) / mean(own));
+    std::fflush(stdout);
+    if (std::abs(mean(shared)) > std::abs(twin_bias)) twin_bias = mean(shared);
   }
   const auto of = [&](const std::string& name) {
     for (const auto& [n, s] : summaries) {
@@ -215,10 +260,11 @@ int main(int argc, char** argv) {
       "\"dense_fct_mean_pct\":{:.3f},\"dense_step_pct\":{:.3f},"
       "\"dense1024_wall_ratio\":{:.1f},\"dense1024_fct_mean_pct\":{:.3f},"
       "\"dense1024_step_pct\":{:.3f},\"moe_wall_ratio\":{:.2f},\"moe_step_pct\":{:.3f},"
-      "\"max_single_shortcut_share_pct\":{:.2f},\"gpt13b_128_wall_s\":{:.2f},"
+      "\"max_single_shortcut_share_pct\":{:.2f},\"twin_bias_pct\":{:.3f},\"gpt13b_128_wall_s\":{:."
+      "2f},"
       "\"dense_1024_wall_s\":{:.2f},\"audit_cost_pct\":{:.2f}}}\n",
       mismatches, a.event_ratio, a.wall_ratio, a.fct_pct, a.step_pct, b.wall_ratio, b.fct_pct,
-      b.step_pct, moe.wall_ratio, moe.step_pct, largest_share, a.wall, big.wall,
+      b.step_pct, moe.wall_ratio, moe.step_pct, largest_share, twin_bias, a.wall, big.wall,
       std::max({a.audit_pct, b.audit_pct, big.audit_pct, moe.audit_pct}));
   return mismatches == 0 ? 0 : 3;
 }

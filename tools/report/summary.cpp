@@ -295,9 +295,12 @@ void fast_path(const Result& result, std::string& out) {
                      report::grouped(f.followed), report::grouped(f.episodes)),
          out);
   figure("payload",
-         fmt::format("{} as packets, {} by {} period jumps, {} by following",
+         fmt::format("{} as packets, {} by {} period jumps, {} by following{}",
                      percent(f.bytes_simulated), percent(f.bytes_jumped), report::grouped(f.jumps),
-                     percent(f.bytes_followed)),
+                     percent(f.bytes_followed),
+                     f.bytes_followed_stepped > 0
+                         ? " (" + percent(f.bytes_followed_stepped) + " what was stepped)"
+                         : ""),
          out);
   if (f.stepping) {
     figure("stepping",
@@ -319,6 +322,12 @@ void fast_path(const Result& result, std::string& out) {
                                                  static_cast<double>(f.bytes_stepped)),
                      report::grouped(f.audit_n), f.audit_mean_pct(), f.audit_mean_abs_pct(),
                      f.audit_bound_pct(), f.audit_max_pct),
+           out);
+  }
+  if (f.disturbances > 0) {
+    figure("faults",
+           fmt::format("{} of the payload as packets of one domain, {}", percent(f.bytes_disturbed),
+                       report::counted(f.disturbances, "time", "times")),
            out);
   }
   figure("events",

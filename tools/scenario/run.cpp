@@ -217,7 +217,6 @@ std::string fast_path_obstacle(const Scenario& s, const PacketConfig& config,
                                const RunHooks& hooks) {
   if (s.engine.kind != "packet") return "the " + s.engine.kind + " engine needs none";
   if (const auto why = fast_path_declines(config)) return *why;
-  if (!s.faults.empty()) return "faults";
   if (hooks.rates != nullptr || s.link_window > Time() || s.pauses || s.observe.any()) {
     return "telemetry is asked for";
   }
@@ -249,7 +248,7 @@ void check_variation(const Scenario& s, bool computes) {
 
 /// What was not simulated packet by packet, and how far off that is.
 template <class Note>
-void fast_path_notes(const FastPathStats& f, bool complete, const Note& note) {
+void fast_path_notes(const FastPathStats& f, bool shared_noise, bool complete, const Note& note) {
   if (f.stepped == 0) {
     note("engine",
          "packet, with shortcuts that change no bit against one domain that holds everything "
@@ -276,6 +275,22 @@ void fast_path_notes(const FastPathStats& f, bool complete, const Note& note) {
     note("engine", text + "; single collectives have measured up to 27 % off (docs/fast-path.md)",
          true);
   }
+  if (f.disturbances > 0) {
+    const double all = static_cast<double>(f.bytes_simulated + f.bytes_jumped + f.bytes_followed +
+                                           f.bytes_stepped);
+    char text[200];
+    std::snprintf(text, sizeof text,
+                  "while something was broken, and until all was well and at rest again, every "
+                  "packet was simulated: %.2f %% of the payload",
+                  all > 0 ? 100.0 * static_cast<double>(f.bytes_disturbed) / all : 0.0);
+    note("faults", text, false);
+  }
+  if (shared_noise) {
+    note("noise",
+         "shared: contention domains that do the same drew the same dice, so that variance between "
+         "them, and with it the maximum over many, is understated (docs/fast-path.md)",
+         true);
+  }
   note("tables",
        "on the fast path messages of collectives have no rows in flows.csv, and NICs and switch "
        "buffers none in theirs" +
@@ -294,7 +309,7 @@ void engine_notes(const Scenario& s, const Topology& topology, const Result& r, 
            "completion times of the public ns-3 tables are reproduced (tools/bench golden)",
            false);
     } else {
-      fast_path_notes(*r.fast_path, r.complete, note);
+      fast_path_notes(*r.fast_path, s.shared_noise, r.complete, note);
     }
     if (topology.count(NodeKind::scale_up) > 0) {
       note("scale-up",
@@ -700,7 +715,9 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   }
   const auto ranks = static_cast<uint32_t>(import.job.ranks.size());
   const Topology topology = build_topology(s, ranks);
-  const PacketConfig config = packet_config(s);
+  PacketConfig config = packet_config(s);
+  config.shared_noise = s.shared_noise;
+  config.noise_variants = s.noise_variants;
   r.ranks = workload ? ranks : static_cast<uint32_t>(topology.hosts().size());
   r.nodes = static_cast<uint32_t>(topology.nodes().size());
   r.switches = r.nodes - topology.count(NodeKind::host);
@@ -781,8 +798,9 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   r.faults_planned = faults.records().size();
   std::vector<PauseRecord> pauses;
   if (packet != nullptr && s.pauses) packet->record_pauses(&pauses);
-  StagedFabric staged(fabric, flows, faults.changes(),
-                      [&](const FabricChange& change) { packet->schedule(change); });
+  StagedFabric staged(fabric, flows, faults.changes(), [&](const FabricChange& change) {
+    domains != nullptr ? domains->schedule(change) : packet->schedule(change);
+  });
   r.setup_wall_s = seconds_since(started);
   const auto run_started = Clock::now();
 

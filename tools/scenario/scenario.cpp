@@ -859,6 +859,14 @@ void read_simulation(Block& root, Scenario& s) {
   s.period_jump = jumps.is_word("period_jump", "on");
   const Params stepping = b.one(scenario_key("simulation.stepping"));
   s.stepping = stepping.is_word("stepping", "on");
+  const Params noise = b.one(scenario_key("simulation.noise"));
+  s.shared_noise = noise.is_word("noise", "shared");
+  if (s.shared_noise && (fast == "none" || !s.domains)) {
+    throw UserError(b.key_pos("noise"), "noise: shared numbers flows within contention domains",
+                    "set simulation.fast_path to exact or fast, with domains: on");
+  }
+  const Params variants = b.one(scenario_key("simulation.noise_variants"));
+  s.noise_variants = static_cast<uint32_t>(variants.integer("noise_variants"));
   const Params memo_limit = b.one(scenario_key("simulation.memo_limit"));
   s.memo_limit = memo_limit.bytes("memo_limit").count();
   Block audit_block = b.block("audit");
@@ -877,7 +885,7 @@ void read_simulation(Block& root, Scenario& s) {
   list_setting(s, "simulation.engine", engine, b.origin("engine"));
   list_settings(s, "simulation.", s.engine.params);
   list_setting(s, "simulation.fast_path", fast, b.origin("fast_path"));
-  for (const Params* p : {&domains, &memo, &jumps, &stepping, &memo_limit}) {
+  for (const Params* p : {&domains, &memo, &jumps, &stepping, &noise, &variants, &memo_limit}) {
     list_settings(s, "simulation.", *p);
   }
   list_settings(s, "simulation.audit.", audit);
