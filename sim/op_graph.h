@@ -147,12 +147,24 @@ struct RankProgram {
   RankBinding binding;
 };
 
+/// One of several jobs on a fabric: ranks that begin together and share no communicator with
+/// others.
+struct JobPart {
+  std::string name;
+  uint32_t first_rank = 0, ranks = 0;
+  Time start;
+  uint8_t traffic_class = 0;  ///< Transfer::traffic_class of all it sends
+  bool eager_sends = true;    ///< see TimelineOptions
+};
+
 /// Everything that one training job does: a program per rank and the communicators.
 struct Job {
   std::string name;
   std::vector<RankProgram> ranks;
   std::vector<Group> groups;
   std::shared_ptr<const Exchanges> exchanges;  ///< null where no op names one
+  /// The jobs that this holds, by rising rank, every rank in one; empty: a single one from time 0.
+  std::vector<JobPart> parts = {};
   /// Replaces graphs of equal content by one shared graph; returns the number of rank classes.
   size_t fold();
 };

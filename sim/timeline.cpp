@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <numeric>
 #include <queue>
 
 #include "sim/dice.h"
@@ -13,6 +15,7 @@ namespace {
 
 constexpr uint32_t kNone = 0xffffffffU;
 // Events whose key is no rank.
+constexpr uint32_t kPartBegin = 0xfffffffdU;        // arg: index into Job::parts
 constexpr uint32_t kDelayedBegin = 0xfffffffeU;     // arg: index into delayed_
 constexpr uint32_t kDelayedDelivery = 0xffffffffU;  // arg: transfer
 /// Longest stretch that the fabric runs without a look at progress and interrupts: shorter for
@@ -42,6 +45,7 @@ double busbw_factor(CollectiveKind kind, uint32_t n) {
 
 /// What is the same for all ranks of a class whose bindings repeat alike.
 struct Timeline::ClassInfo {
+  std::vector<char> host;                         // stream -> it is the host's
   std::vector<std::vector<uint32_t>> stream_ops;  // fifo streams: ops in issue order
   std::vector<uint32_t> nth;    // collective: its number within the group; send/recv: within
                                 // (peer, tag, direction)
@@ -99,10 +103,11 @@ struct Timeline::RankState {
 
 struct Timeline::Collective {
   uint32_t group = 0, nth = 0;
-  uint32_t record = kNone;
+  CollectiveRecord record;
   CollectiveKind kind = CollectiveKind::all_reduce;
   int64_t bytes = 0;
   uint32_t first_rank = kNone, first_op = 0;
+  const CollectiveAlgorithm* algorithm = nullptr;  // null: nothing moves
   std::unique_ptr<CollectiveRun> run;
   uint32_t call = kNone;        // of the host
   std::vector<uint32_t> op_of;  // member -> op, kNone before arrival
@@ -118,7 +123,7 @@ struct Timeline::Message {
   uint32_t owner = kNone;  // of its transfer
   Time posted_send, posted_recv, start;
   bool started = false, delivered = false;
-  std::vector<uint64_t> key;
+  MessageKey key{};
 };
 
 Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
@@ -152,6 +157,7 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
     if (!info) {
       info = std::make_unique<ClassInfo>();
       info->stream_ops.resize(g->streams.size());
+      for (const Stream& stream : g->streams) info->host.push_back(stream.name == "host" ? 1 : 0);
       info->nth.resize(g->ops.size());
       std::map<uint32_t, uint32_t> per_group;
       std::map<std::tuple<uint32_t, uint64_t, bool>, uint32_t> per_peer;
@@ -180,6 +186,11 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
     ops_total_ += s.left;
     times_[r].rank = r;
   }
+  for (uint32_t p = 0; p < job.parts.size(); ++p) {
+    TRAINYARD_ASSERT(job.parts[p].first_rank == part_of_.size());
+    part_of_.insert(part_of_.end(), job.parts[p].ranks, p);
+  }
+  TRAINYARD_ASSERT(part_of_.empty() || part_of_.size() == ranks_.size());
 }
 
 Timeline::~Timeline() = default;
@@ -235,7 +246,7 @@ void Timeline::repace(uint32_t rank) {
 bool Timeline::end_paced(uint32_t rank, uint32_t op) {
   RankState& s = ranks_[rank];
   const Op& o = s.graph->ops[op];
-  if (o.kind == OpKind::metadata || s.graph->streams[o.stream].name == "host") return true;
+  if (o.kind == OpKind::metadata || s.info->host[o.stream] != 0) return true;
   const auto it = std::find_if(s.paced.begin(), s.paced.end(),
                                [&](const RankState::Paced& p) { return p.op == op; });
   if (it == s.paced.end() || it->end != now_) return false;
@@ -302,8 +313,36 @@ void Timeline::emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Tim
                     uint32_t owner, uint32_t last) {
   if (recorder_ == nullptr || end <= begin) return;
   const OpGraph& g = *ranks_[rank].graph;
+  if (kind != Span::Kind::wait) recorder_->timed(rank, g, op, end - begin);
+  if (!recorder_->wants(end - begin)) return;
   recorder_->span(
       {rank, kind, g.name_of(op), g.streams[g.ops[op].stream].name, begin, end, owner, last});
+}
+
+uint8_t Timeline::class_of(uint32_t rank) const {
+  return part_of_.empty() ? options_.traffic_class : job_.parts[part_of_[rank]].traffic_class;
+}
+
+bool Timeline::sends_eagerly(uint32_t rank) const {
+  return part_of_.empty() ? options_.eager_sends : job_.parts[part_of_[rank]].eager_sends;
+}
+
+Time Timeline::part_end(const JobPart& part) const {
+  Time end = part.start;
+  for (uint32_t r = part.first_rank; r < part.first_rank + part.ranks; ++r) {
+    end = std::max(end, ranks_[r].left == 0 ? times_[r].finish : now_);
+  }
+  return end;
+}
+
+/// They do nothing before.
+void Timeline::begin_ranks(uint32_t first, uint32_t count) {
+  for (uint32_t r = first; r < first + count; ++r) {
+    RankState& s = ranks_[r];
+    s.since = now_;
+    for (const uint32_t root : s.info->roots) release(r, root);
+    for (uint32_t st = 0; st < s.streams.size(); ++st) try_stream(r, st);
+  }
 }
 
 void Timeline::release(uint32_t rank, uint32_t op) {
@@ -377,7 +416,7 @@ void Timeline::begin_now(uint32_t rank, uint32_t op) {
       Time d = compute_.duration(*s.graph, op, rank);
       if (o.exchange != 0) d = scaled(d, rank, o);
       account(rank);
-      const bool host = s.graph->streams[o.stream].name == "host";
+      const bool host = s.info->host[o.stream] != 0;
       (host ? s.hosting : s.computing) += 1;
       if (options_.overlap_q32 != 0 && !host) {
         begin_paced(rank, op, d);
@@ -427,7 +466,7 @@ void Timeline::finish(uint32_t rank, uint32_t op) {
   const Op& o = s.graph->ops[op];
   account(rank);
   if (o.kind == OpKind::compute || o.kind == OpKind::memory) {
-    (s.graph->streams[o.stream].name == "host" ? s.hosting : s.computing) -= 1;
+    (s.info->host[o.stream] != 0 ? s.hosting : s.computing) -= 1;
   }
   ++ops_done_;
   fingerprint_ += dice(static_cast<uint64_t>(now_.ps()), 100, rank, op);
@@ -456,7 +495,9 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
     return;
   }
   const uint64_t key = (static_cast<uint64_t>(gi) << 32) | s.info->nth[op];
-  const auto [it, opened] = open_collectives_.emplace(key, collectives_.size());
+  const uint32_t slot = free_collectives_.empty() ? static_cast<uint32_t>(collectives_.size())
+                                                  : free_collectives_.back();
+  const auto [it, opened] = open_collectives_.emplace(key, slot);
   const uint32_t index = it->second;
   if (opened) {
     for (const uint32_t m : group.members) {
@@ -465,7 +506,12 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
                             " waits for rank " + std::to_string(m) + " of group '" + group.name +
                             "', but the job has " + std::to_string(ranks_.size()) + " ranks");
     }
-    Collective c;
+    if (free_collectives_.empty())
+      collectives_.emplace_back();
+    else
+      free_collectives_.pop_back();
+    Collective& c = collectives_[slot];
+    c = {};
     c.group = gi;
     c.nth = s.info->nth[op];
     c.kind = o.collective;
@@ -475,19 +521,15 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
     c.op_of.assign(group.members.size(), kNone);
     c.arrival.resize(group.members.size());
     c.member_done.assign(group.members.size(), 0);
-    CollectiveRecord r;
-    r.index = static_cast<uint32_t>(records_.size());
-    r.name = s.graph->name_of(op);
+    CollectiveRecord& r = c.record;
+    r.index = next_record_++;
     r.kind = o.collective;
-    r.group = group.name;
     r.ranks = static_cast<uint32_t>(group.members.size());
     r.bytes = o.bytes;
     r.first_arrival = now_;
-    r.algorithm = "none";
-    c.record = r.index;
-    c.owner = r.owner = static_cast<uint32_t>(owner_names_.size());
-    owner_names_.push_back(std::string(collective_name(o.collective)) + " #" +
-                           std::to_string(r.index));
+    c.owner = r.owner = static_cast<uint32_t>(owners_.size());
+    owners_.push_back({nullptr, r.index, o.collective});
+    if (options_.faults != nullptr) open_in_order_.emplace(r.index, slot);
     const int64_t bytes = request_bytes(o.collective, o.bytes, group.members.size());
     if (bytes > 0) {
       CollectiveRequest request{o.collective, bytes, &group.members, options_.placement, nullptr};
@@ -496,19 +538,15 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
         request.sizes =
             job_.exchanges->sizes(gi, static_cast<uint32_t>(group.members.size()), o.exchange);
       }
-      const CollectiveAlgorithm& algorithm = selector_.choose(request);
-      r.algorithm = algorithm.name();
+      c.algorithm = &selector_.choose(request);
       if (options_.host != nullptr) {
-        c.call =
-            options_.host->open({&algorithm, request, gi * 64, c.owner, options_.traffic_class});
+        c.call = options_.host->open({c.algorithm, request, gi * 64, c.owner, class_of(rank)});
         TRAINYARD_ASSERT(c.call == hosted_.size());
         hosted_.push_back(index);
       } else {
-        c.run = algorithm.begin(request);
+        c.run = c.algorithm->begin(request);
       }
     }
-    records_.push_back(std::move(r));
-    collectives_.push_back(std::move(c));
   }
   Collective& c = collectives_[index];
   if (c.kind != o.collective || c.bytes != o.bytes) {
@@ -530,8 +568,8 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
     wait(rank, op, 1);
   } else {
     // The last one is here: everybody's wait ends, the transfer begins.
-    records_[c.record].start = now_;
-    records_[c.record].last_rank = rank;
+    c.record.start = now_;
+    c.record.last_rank = rank;
     for (uint32_t m = 0; m < n; ++m) {
       const uint32_t other = group.members[m];
       if (c.member_done[m] != 0) continue;  // a root can be through before the last one comes
@@ -570,12 +608,12 @@ void Timeline::apply(uint32_t index, std::vector<CollectiveSend>& sends,
     t.channel = c.group * 64 + send.channel % 64;
     if (send.clear_to_send) t.channel |= kGrantChannel;
     t.owner = c.owner;
-    t.traffic_class = send.clear_to_send ? send.traffic_class
-                                         : std::max(send.traffic_class, options_.traffic_class);
+    t.traffic_class =
+        send.clear_to_send ? send.traffic_class : std::max(send.traffic_class, class_of(t.src));
     const TransferId id = fabric_.start(t, now_);
     TRAINYARD_ASSERT(id == flights_.size());
-    flights_.push_back({true, index, send});
-    CollectiveRecord& r = records_[c.record];
+    CollectiveRecord& r = c.record;
+    flights_.push_back({true, index, r.index, send});
     if (send.clear_to_send) {
       ++r.cts_count;
       continue;
@@ -591,8 +629,8 @@ void Timeline::apply(uint32_t index, std::vector<CollectiveSend>& sends,
     const uint32_t rank = members[m];
     account(rank);
     all_here ? move(rank, c.op_of[m], -1) : wait(rank, c.op_of[m], -1);
-    emit(rank, c.op_of[m], Span::Kind::collective,
-         all_here ? records_[c.record].start : c.arrival[m], now_, c.owner);
+    emit(rank, c.op_of[m], Span::Kind::collective, all_here ? c.record.start : c.arrival[m], now_,
+         c.owner);
     finished_.emplace_back(rank, c.op_of[m]);
   }
   if (c.done == members.size()) close_collective(index);
@@ -600,15 +638,15 @@ void Timeline::apply(uint32_t index, std::vector<CollectiveSend>& sends,
 
 void Timeline::close_collective(uint32_t index) {
   Collective& c = collectives_[index];
-  CollectiveRecord& r = records_[c.record];
+  CollectiveRecord& r = c.record;
   r.finish = now_;
   r.wait_max = r.start - r.first_arrival;
   if (r.finish - r.first_arrival > options_.collective_timeout) {
-    throw SimulationError("collective timeout: " + std::string(collective_name(r.kind)) + " " +
-                          op_label(c.first_rank, c.first_op) + " of group '" + r.group + "' took " +
-                          print_time(r.finish - r.first_arrival) + ", of which " +
-                          print_time(r.wait_max) + " waiting for its last member; limit " +
-                          print_time(options_.collective_timeout));
+    throw SimulationError(
+        "collective timeout: " + std::string(collective_name(r.kind)) + " " +
+        op_label(c.first_rank, c.first_op) + " of group '" + job_.groups[c.group].name + "' took " +
+        print_time(r.finish - r.first_arrival) + ", of which " + print_time(r.wait_max) +
+        " waiting for its last member; limit " + print_time(options_.collective_timeout));
   }
   const double seconds = (r.finish - r.start).seconds();
   if (seconds > 0) {
@@ -619,10 +657,58 @@ void Timeline::close_collective(uint32_t index) {
     r.busbw_gbytes_per_s = r.algbw_gbytes_per_s * busbw_factor(r.kind, r.ranks);
   }
   open_collectives_.erase((static_cast<uint64_t>(c.group) << 32) | c.nth);
+  if (options_.faults != nullptr) open_in_order_.erase(r.index);
+  keep(c);
   c.run.reset();
-  c.op_of = {};
-  c.arrival = {};
-  c.member_done = {};
+  free_collectives_.push_back(index);
+}
+
+/// The record of a collective that is through, or was open at the end. Beyond most_records the
+/// shorter half goes.
+void Timeline::keep(Collective& c) {
+  CollectiveRecord& r = c.record;
+  const Time length = r.finish - r.start;
+  if (length < shortest_record_) {
+    ++records_dropped_;
+    return;
+  }
+  r.name = ranks_[c.first_rank].graph->name_of(c.first_op);
+  r.group = job_.groups[c.group].name;
+  r.algorithm = c.algorithm == nullptr ? "none" : c.algorithm->name();
+  records_.push_back(r);
+  record_calls_.push_back(c.call);
+  if (records_.size() <= options_.most_records) return;
+  std::vector<int64_t> lengths;
+  lengths.reserve(records_.size());
+  for (const CollectiveRecord& x : records_) lengths.push_back((x.finish - x.start).ps());
+  const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2);
+  std::nth_element(lengths.begin(), middle, lengths.end());
+  shortest_record_ = Time::ps(*middle + 1);
+  size_t kept = 0;
+  for (size_t i = 0; i < records_.size(); ++i) {
+    if (records_[i].finish - records_[i].start < shortest_record_) continue;
+    if (kept != i) {
+      records_[kept] = std::move(records_[i]);
+      record_calls_[kept] = record_calls_[i];
+    }
+    ++kept;
+  }
+  records_dropped_ += records_.size() - kept;
+  records_.resize(kept);
+  record_calls_.resize(kept);
+}
+
+std::vector<std::string> Timeline::owners() const {
+  constexpr size_t kMost = 1'000'000;
+  std::vector<std::string> names;
+  names.reserve(std::min(kMost, owners_.size()));
+  for (const Owner& o : owners_) {
+    if (names.size() == kMost) break;
+    names.push_back(o.send != nullptr
+                        ? "send " + *o.send
+                        : std::string(collective_name(o.kind)) + " #" + std::to_string(o.record));
+  }
+  return names;
 }
 
 void Timeline::begin_message(uint32_t rank, uint32_t op) {
@@ -630,15 +716,23 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
   const Op& o = s.graph->ops[op];
   const uint32_t peer = job_.ranks[rank].binding.peers[o.peer_slot];
   const bool sending = o.kind == OpKind::send;
-  std::vector<uint64_t> key{sending ? rank : peer, sending ? peer : rank, o.tag, s.info->nth[op]};
-  const auto [it, opened] = open_messages_.emplace(key, messages_.size());
+  const uint32_t src = sending ? rank : peer;
+  const uint32_t dst = sending ? peer : rank;
+  const MessageKey key{(static_cast<uint64_t>(src) << 32) | dst, o.tag, s.info->nth[op]};
+  const uint32_t slot =
+      free_messages_.empty() ? static_cast<uint32_t>(messages_.size()) : free_messages_.back();
+  const auto [it, opened] = open_messages_.emplace(key, slot);
   const uint32_t index = it->second;
   if (opened) {
-    Message m;
-    m.src = static_cast<uint32_t>(key[0]);
-    m.dst = static_cast<uint32_t>(key[1]);
-    m.key = std::move(key);
-    messages_.push_back(std::move(m));
+    if (free_messages_.empty())
+      messages_.emplace_back();
+    else
+      free_messages_.pop_back();
+    Message& m = messages_[slot];
+    m = {};
+    m.src = src;
+    m.dst = dst;
+    m.key = key;
   }
   Message& m = messages_[index];
   (sending ? m.send_op : m.recv_op) = op;
@@ -658,13 +752,14 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
   if (m.delivered) {
     finished_.emplace_back(rank, op);  // an eager send was faster than its receive
     open_messages_.erase(m.key);
+    free_messages_.push_back(index);
     return;
   }
   if (m.started) {
     move(rank, op, 1);
     return;
   }
-  if (!both && !(sending && options_.eager_sends)) {
+  if (!both && !(sending && sends_eagerly(rank))) {
     wait(rank, op, 1);
     return;
   }
@@ -672,7 +767,7 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
   m.start = now_;
   move(rank, op, 1);
   const Op& send = ranks_[m.src].graph->ops[m.send_op];
-  if (m.src != m.dst && send.bytes != 0) m.owner = static_cast<uint32_t>(owner_names_.size());
+  if (m.src != m.dst && send.bytes != 0) m.owner = static_cast<uint32_t>(owners_.size());
   if (both) {
     const uint32_t other = sending ? m.dst : m.src;
     account(other);
@@ -692,11 +787,11 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
   t.size = Bytes(send.bytes);
   t.channel = 0xffffffffU;
   t.owner = m.owner;
-  t.traffic_class = options_.traffic_class;
-  owner_names_.push_back("send " + ranks_[m.src].graph->name_of(m.send_op));
+  t.traffic_class = class_of(m.src);
+  owners_.push_back({&ranks_[m.src].graph->name_of(m.send_op)});
   const TransferId id = fabric_.start(t, now_);
   TRAINYARD_ASSERT(id == flights_.size());
-  flights_.push_back({false, index, {}});
+  flights_.push_back({false, index, 0, {}});
 }
 
 void Timeline::message_done(uint32_t index) {
@@ -714,6 +809,7 @@ void Timeline::message_done(uint32_t index) {
   }
   end(m.dst, m.recv_op, Span::Kind::recv, std::max(m.start, m.posted_recv));
   open_messages_.erase(m.key);
+  free_messages_.push_back(index);
 }
 
 void Timeline::on_completion(const Completion& c) {
@@ -750,17 +846,24 @@ Time Timeline::deadline() {
   if (options_.faults == nullptr || options_.collective_timeout == Time::infinity()) {
     return Time::infinity();
   }
-  while (oldest_open_ < collectives_.size() &&
-         collectives_[oldest_open_].done ==
-             job_.groups[collectives_[oldest_open_].group].members.size()) {
-    ++oldest_open_;
-  }
-  if (oldest_open_ == collectives_.size()) return Time::infinity();
-  return records_[collectives_[oldest_open_].record].first_arrival + options_.collective_timeout;
+  if (open_in_order_.empty()) return Time::infinity();
+  return collectives_[open_in_order_.begin()->second].record.first_arrival +
+         options_.collective_timeout;
 }
 
 bool Timeline::run(Recorder* recorder) {
   recorder_ = recorder;
+  try {
+    const bool complete = run_all();
+    book_collectives();
+    return complete;
+  } catch (...) {
+    book_collectives();
+    throw;
+  }
+}
+
+bool Timeline::run_all() {
   auto settle = [&] {
     // Ops that end at this instant release others, which may end at once, too. Streams look for
     // their next op when all that end together have released theirs.
@@ -781,10 +884,13 @@ bool Timeline::run(Recorder* recorder) {
     }
     finished_.clear();
   };
-  for (uint32_t r = 0; r < ranks_.size(); ++r) {
-    RankState& s = ranks_[r];
-    for (const uint32_t root : s.info->roots) release(r, root);
-    for (uint32_t st = 0; st < s.streams.size(); ++st) try_stream(r, st);
+  if (job_.parts.empty()) begin_ranks(0, static_cast<uint32_t>(ranks_.size()));
+  for (uint32_t p = 0; p < job_.parts.size(); ++p) {
+    const JobPart& part = job_.parts[p];
+    if (part.start > Time())
+      events_.push(part.start.ps(), kPartBegin, p);
+    else
+      begin_ranks(part.first_rank, part.ranks);
   }
   settle();
 
@@ -838,28 +944,49 @@ bool Timeline::run(Recorder* recorder) {
         begin_now(delayed_[e.arg].first, delayed_[e.arg].second);
       } else if (e.key == kDelayedDelivery) {
         on_delivery(e.arg);
+      } else if (e.key == kPartBegin) {
+        begin_ranks(job_.parts[e.arg].first_rank, job_.parts[e.arg].ranks);
       } else if (options_.overlap_q32 == 0 || end_paced(e.key, e.arg)) {
         finished_.emplace_back(e.key, e.arg);
       }
     }
     settle();
   }
+  // A job's ranks are idle until its end, not until that of others.
+  for (const JobPart& part : job_.parts) {
+    now_ = part_end(part);
+    for (uint32_t r = part.first_rank; r < part.first_rank + part.ranks; ++r) account(r);
+  }
   now_ = end_;
-  for (uint32_t r = 0; r < ranks_.size(); ++r) account(r);
+  if (job_.parts.empty()) {
+    for (uint32_t r = 0; r < ranks_.size(); ++r) account(r);
+  }
   // Late ACKs and pauses: the last op does not wait for them, the balance of the fabric does.
   while (fabric_.outstanding() > 0) {
     if (fabric_.next_event() == Time::infinity()) throw SimulationError(fabric_.describe_stall());
     fabric_.advance(Time::infinity(), completions);
   }
-  book_collectives();
   return true;
 }
 
-/// What the messages of each collective came to.
+/// Puts the records in order, those of open collectives among them, and adds what the messages of
+/// each came to; of a run that was cut off that is not known.
 void Timeline::book_collectives() {
-  for (uint32_t call = 0; call < hosted_.size(); ++call) {
-    CollectiveRecord& r = records_[collectives_[hosted_[call]].record];
-    const CollectiveHost::Tally t = options_.host->tally(call);
+  const bool complete = ops_done_ == ops_total_ && fabric_.outstanding() == 0;
+  for (const auto& entry : open_collectives_) {
+    shortest_record_ = Time::ps(std::numeric_limits<int64_t>::min());
+    keep(collectives_[entry.second]);
+  }
+  std::vector<uint32_t> order(records_.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::sort(order.begin(), order.end(),
+            [&](uint32_t a, uint32_t b) { return records_[a].index < records_[b].index; });
+  std::vector<CollectiveRecord> sorted;
+  sorted.reserve(records_.size());
+  for (const uint32_t i : order) {
+    CollectiveRecord& r = sorted.emplace_back(std::move(records_[i]));
+    if (!complete || record_calls_[i] == kNone) continue;
+    const CollectiveHost::Tally t = options_.host->tally(record_calls_[i]);
     r.transfers = t.transfers;
     r.wire_payload = t.payload;
     r.transmissions = t.transmissions;
@@ -868,21 +995,30 @@ void Timeline::book_collectives() {
     r.cts_p90 = t.cts_p90;
     r.cts_p99 = t.cts_p99;
   }
+  records_ = std::move(sorted);
+  if (!complete) return;
+  const auto record_of = [&](uint32_t index) {
+    const auto it =
+        std::lower_bound(records_.begin(), records_.end(), index,
+                         [](const CollectiveRecord& r, uint32_t i) { return r.index < i; });
+    return it != records_.end() && it->index == index ? &*it : nullptr;
+  };
   const auto& transfers = fabric_.transfers();
   std::map<uint32_t, std::vector<Time>> grants;  // by record
   for (uint32_t id = 0; id < flights_.size(); ++id) {
     if (!flights_[id].is_collective) continue;
-    const uint32_t record = collectives_[flights_[id].index].record;
-    records_[record].transmissions += transfers[id].transmissions;
+    CollectiveRecord* const r = record_of(flights_[id].record);
+    if (r == nullptr) continue;
+    r->transmissions += transfers[id].transmissions;
     if (flights_[id].send.clear_to_send) {
-      grants[record].push_back(transfers[id].delivered - transfers[id].start);
+      grants[r->index].push_back(transfers[id].delivered - transfers[id].start);
     }
   }
   for (auto& entry : grants) {
     std::vector<Time>& times = entry.second;
     std::sort(times.begin(), times.end());
     const auto percentile = [&times](size_t p) { return times[(times.size() * p + 99) / 100 - 1]; };
-    CollectiveRecord& r = records_[entry.first];
+    CollectiveRecord& r = *record_of(entry.first);
     r.cts_p50 = percentile(50);
     r.cts_p90 = percentile(90);
     r.cts_p99 = percentile(99);
@@ -908,9 +1044,9 @@ std::string Timeline::describe_hang() {
   if (fabric_.outstanding() > 0 && options_.host == nullptr) {
     return text + ": " + fabric_.describe_stall();
   }
-  for (const auto& [key, index] : open_collectives_) {
-    (void)key;
-    const Collective& c = collectives_[index];
+  const std::map<uint64_t, uint32_t> open(open_collectives_.begin(), open_collectives_.end());
+  for (const auto& entry : open) {
+    const Collective& c = collectives_[entry.second];
     if (++shown > 2) break;
     const Group& g = job_.groups[c.group];
     std::string here;

@@ -2,6 +2,7 @@
 // Figures that several report writers need, computed once and in one way. Internal to tools/report.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -50,6 +51,16 @@ struct Shares {
   [[nodiscard]] std::pair<std::string_view, double> dominant() const;
 };
 Shares shares(const std::vector<RankTimes>& ranks);
+/// Of the ranks of a job.
+Shares shares(const Result& result, const JobResult& job);
+/// Mean over ranks of every part of their time; compute + host + exposed + wait + idle = the step.
+struct MeanParts {
+  double compute_ns = 0, host_ns = 0, idle_ns = 0;
+  std::array<double, kDimensions> exposed_ns{}, wait_ns{}, hidden_ns{};  ///< by Dimension
+};
+MeanParts mean_parts(const std::vector<RankTimes>& ranks);
+/// How much longer a job took than alone, as a ratio: 0.05 is 5 %. Only where JobResult::alone is.
+double slowdown(const JobResult& job);
 
 /// Time that a link spent transmitting, relative to the run.
 double utilisation(const LinkRecord& link, const Result& result);
@@ -66,6 +77,11 @@ std::vector<const TierLoad*> balanced_tiers(const Result& result);
 
 /// Indices of collectives by falling time, ties in order of index; at most `count`.
 std::vector<size_t> longest_collectives(const Result& result, size_t count);
+
+/// Indices of the slowest flows (those that were not delivered first), at most `count`, in their
+/// order.
+std::vector<size_t> slowest(const Result& result, const std::vector<TransferRecord>& flows,
+                            size_t count);
 
 /// "compute", "receive", ...
 const char* span_kind_name(Span::Kind kind);

@@ -78,11 +78,14 @@ class Csv {
   bool row_started_ = false;
 };
 
+/// Of more flows the slowest.
+constexpr size_t kMostFlowRows = 1'000'000;
+
 std::string transfers_csv(const Result& result, const std::vector<TransferRecord>& flows) {
   Csv csv(
       "flow_id,owner,src,dst,size_bytes,start_ns,delivered_ns,acknowledged_ns,fct_ns,hops,packets,"
       "retransmitted,link_transmissions,cnps,src_node,dst_node");
-  for (size_t i = 0; i < flows.size(); ++i) {
+  for (const size_t i : report::slowest(result, flows, kMostFlowRows)) {
     const TransferRecord& flow = flows[i];
     const bool delivered = report::was_delivered(flow);
     csv.number(i).text(report::owner_name(result, flow.owner)).number(flow.src).number(flow.dst);
@@ -121,6 +124,26 @@ std::string collectives_csv(const Result& result) {
     const bool admitted = c.cts_count > 0;
     csv.number(c.cts_count).time_if(admitted, c.cts_p50).time_if(admitted, c.cts_p90);
     csv.time_if(admitted, c.cts_p99).end_row();
+  }
+  return csv.take();
+}
+
+std::string durations_csv(const Result& result) {
+  Csv csv("kernel,stream,rank,count,p50_ns,p99_ns,total_ns");
+  for (const DurationRow& d : result.durations) {
+    csv.text(d.kernel).text(d.stream);
+    csv.number_if(d.rank >= 0, d.rank).number(d.count).time(d.p50).time(d.p99).time(d.total);
+    csv.end_row();
+  }
+  return csv.take();
+}
+
+std::string call_sizes_csv(const Result& result) {
+  Csv csv("dimension,kind,from_bytes,to_bytes,calls,size_bytes");
+  for (const CallSizeRow& c : result.call_sizes) {
+    csv.text(dimension_name(c.dimension)).text(c.kind).number(c.from_bytes);
+    csv.number(c.from_bytes == 0 ? 0 : 2 * c.from_bytes - 1).number(c.calls).number(c.bytes);
+    csv.end_row();
   }
   return csv.take();
 }

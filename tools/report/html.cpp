@@ -301,6 +301,39 @@ void key_figures(const Result& result, std::string& out) {
   close_section(out);
 }
 
+void jobs(const Result& result, std::string& out) {
+  if (result.jobs.empty()) return;
+  open_section("jobs", "Jobs", out);
+  Table table("Jobs on this fabric", {{"Job", true},
+                                      {"GPUs", true},
+                                      {"Ranks"},
+                                      {"Class"},
+                                      {"Start"},
+                                      {"Time"},
+                                      {"Compute"},
+                                      {"Exposed comm."},
+                                      {"Wait"},
+                                      {"Idle"},
+                                      {"Alone"},
+                                      {"Slower by"}});
+  const std::string suffix = "\u00a0%";
+  for (const JobResult& j : result.jobs) {
+    const report::Shares s = report::shares(result, j);
+    const bool alone = j.alone > Time();
+    table.row({j.name, j.gpus, grouped(j.ranks), std::to_string(j.traffic_class), pretty(j.start),
+               pretty(j.end - j.start), percent(s.compute) + suffix,
+               percent(s.exposed_comm) + suffix, percent(s.wait) + suffix, percent(s.idle) + suffix,
+               alone ? pretty(j.alone) : "not run",
+               alone ? fmt::format("{:+.1f}{}", 100 * report::slowdown(j), suffix) : ""});
+  }
+  out += table.take();
+  note(
+      "Times count from the start of each job. Alone: the same job on the same GPUs without the "
+      "others, where output.interference asked for it.",
+      out);
+  close_section(out);
+}
+
 void faults(const Result& result, std::string& out) {
   if (result.faults.empty()) return;
   open_section("faults", "Faults that happened", out);
@@ -683,6 +716,7 @@ std::string report_html(const Result& result) {
   head(result, out);
   trust(result, out);
   key_figures(result, out);
+  jobs(result, out);
   faults(result, out);
   timeline(result, out);
   ranks(result, out);

@@ -64,6 +64,7 @@ std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job) {
                    ratio});
     out.push_back({"ideal_bubble_per_step_ratio", "", "", bubble_share(ratio)});
   }
+  if (job.ranks.empty()) return out;
   // The rank of a middle stage stands for all.
   const Grid grid = dense_grid(t);
   const auto volumes = dimension_volumes(job, grid.moved(0, "pp", t.pp / 2));

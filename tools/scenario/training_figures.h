@@ -12,6 +12,7 @@
 namespace trainyard {
 
 /// What is known before a run: parameters, FLOPs, memory, bubble, communication per dimension.
+/// Without what is sent where the job is empty.
 std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job);
 /// What a run of `steps` steps in `time` adds: tokens per second, utilisation, and the step split
 /// by what it was spent on.
