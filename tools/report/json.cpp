@@ -104,6 +104,7 @@ Json rank_row(const Result& result, const RankTimes& r) {
           {"compute_ns", exact(r.compute)},
           {"host_ns", exact(r.host)},
           {"exposed_comm_ns", exact(r.exposed_comm)},
+          {"storage_ns", exact(r.storage)},
           {"wait_ns", exact(r.wait)},
           {"idle_ns", exact(r.idle)},
           {"sum_ns", exact(report::sum_of_parts(r))},
@@ -390,6 +391,7 @@ std::string result_json(const Result& result) {
   doc["shares"] = {{"compute_ratio", ratio(shares.compute)},
                    {"host_ratio", ratio(shares.host)},
                    {"exposed_comm_ratio", ratio(shares.exposed_comm)},
+                   {"storage_ratio", ratio(shares.storage)},
                    {"wait_ratio", ratio(shares.wait)},
                    {"idle_ratio", ratio(shares.idle)},
                    {"hidden_comm_ratio", ratio(shares.hidden_comm)}};

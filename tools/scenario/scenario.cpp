@@ -15,6 +15,7 @@
 #include "workload/collective_params.h"
 #include "workload/generator/layout_lint.h"
 #include "workload/generator/memory.h"
+#include "workload/storage.h"
 
 namespace trainyard {
 namespace fs = std::filesystem;
@@ -624,7 +625,7 @@ void read_workload(Block& root, Scenario& s) {
     return;
   }
   for (const char* key : {"layout", "schedule", "batch", "recompute", "steps", "precision",
-                          "gradients", "experts", "kernels"}) {
+                          "gradients", "experts", "kernels", "dataset", "checkpoint"}) {
     if (b.take(key) != nullptr) {
       throw UserError(b.key_pos(key), b.full(key) + " describes a generated workload",
                       "add 'model: NAME', or remove it");
@@ -668,8 +669,10 @@ void read_workload(Block& root, Scenario& s) {
 void read_memory(Block& root, Scenario& s) {
   Block b = root.block("memory");
   const Params headroom = b.one(scenario_key("memory.headroom"));
+  const Params communicator = b.one(scenario_key("memory.communicator"));
   b.finish();
   list_settings(s, "memory.", headroom);
+  list_settings(s, "memory.", communicator);
   if (!s.training) {
     if (b.present()) {
       throw UserError(b.pos(), "memory is known for generated workloads only",
@@ -680,10 +683,15 @@ void read_memory(Block& root, Scenario& s) {
   const Training& t = *s.training;
   for (const auto& w : layout_warnings(t, s.gpus_per_node)) s.warnings.push_back(w);
   const int64_t stage = fullest_stage(t);
-  const int64_t need = stage_memory(t, stage).total();
-  const std::string arithmetic =
+  const int64_t buffers = communicators(t) * communicator.bytes("communicator").count();
+  const int64_t need = stage_memory(t, stage).total() + buffers;
+  std::string arithmetic =
       t.pp > 1 ? "stage " + std::to_string(stage) + ": " + memory_arithmetic(t, stage)
                : memory_arithmetic(t, stage);
+  if (buffers > 0) {
+    arithmetic += " and " + std::to_string(communicators(t)) + " communicators of " +
+                  communicator.text("communicator") + ", together " + print_bytes(Bytes(need), 4);
+  }
   list_setting(s, "memory, derived", arithmetic, {});
   const bool off = headroom.is_word("headroom", "off");
   const auto usable = static_cast<int64_t>(static_cast<double>(s.device.memory_bytes) *
@@ -700,6 +708,29 @@ void read_memory(Block& root, Scenario& s) {
       s.workload_pos, problem,
       "raise layout.tp, pp or zero, lower batch.micro, or recompute; 'memory: {headroom: "
       "off}' runs it all the same");
+}
+
+void read_storage(Block& root, Scenario& s) {
+  Block b = root.block("storage");
+  s.storage = Params(storage_params());
+  b.fill(s.storage);
+  s.storage_pos = b.pos();
+  if (!s.training || !s.training->stores()) {
+    if (!b.present()) return;
+    throw UserError(b.pos(), "storage serves generated workloads, and this one has no use for it",
+                    "set workload.dataset.token_bytes, workload.checkpoint.every or load");
+  }
+  const bool shared = s.storage.is_word("network", "shared");
+  if (shared && s.storage.text("where").empty()) {
+    throw UserError(b.pos(), "storage on the fabric needs to know its endpoints",
+                    "write 'where: node[16-17]', beyond the nodes of the job");
+  }
+  if (!shared && !s.storage.text("where").empty()) {
+    throw UserError(s.storage.origin("where").pos,
+                    "storage.where says where storage sits on the fabric",
+                    "add 'network: shared', or remove it");
+  }
+  list_settings(s, "storage.", s.storage);
 }
 
 void read_traffic(Block& root, Scenario& s) {
@@ -1024,7 +1055,7 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   s.seed = static_cast<uint64_t>(seed.integer("seed"));
   list_setting(s, "name", s.name, b.origin("name"));
   list_settings(s, "", seed);
-  for (const char* key : {"reliability", "check", "sweep", "jobs", "storage", "solve"}) {
+  for (const char* key : {"reliability", "check", "sweep", "jobs", "solve"}) {
     b.refuse(key);
   }
   read_cluster(b, s);
@@ -1032,6 +1063,7 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   read_wiring(b, s);
   read_workload(b, s);
   read_memory(b, s);
+  read_storage(b, s);
   read_traffic(b, s);
   read_faults(b, s);
 
