@@ -15,7 +15,8 @@ namespace {
 
 constexpr uint32_t kNone = 0xffffffffU;
 // Events whose key is no rank.
-constexpr uint32_t kPartBegin = 0xfffffffdU;        // arg: index into Job::parts
+constexpr uint32_t kPartBegin = 0xfffffffcU;        // arg: index into Job::parts
+constexpr uint32_t kThrough = 0xfffffffdU;          // arg: index into held_
 constexpr uint32_t kDelayedBegin = 0xfffffffeU;     // arg: index into delayed_
 constexpr uint32_t kDelayedDelivery = 0xffffffffU;  // arg: transfer
 /// Longest stretch that the fabric runs without a look at progress and interrupts: shorter for
@@ -50,6 +51,7 @@ struct Timeline::ClassInfo {
   std::vector<uint32_t> nth;    // collective: its number within the group; send/recv: within
                                 // (peer, tag, direction)
   std::vector<uint32_t> roots;  // ops without dependencies
+  uint32_t background = 0;      // ops that no step ends with
 };
 
 struct Timeline::RankState {
@@ -84,9 +86,10 @@ struct Timeline::RankState {
     std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready;
   };
   std::vector<StreamState> streams;
-  uint32_t left = 0;
+  uint32_t left = 0, left_in_front = 0;
   // What runs now, and since when the split below holds.
-  int computing = 0, hosting = 0, moving = 0, waiting = 0;
+  int computing = 0, hosting = 0, moving = 0, waiting = 0, storing = 0;
+  [[nodiscard]] bool idle() const { return computing + hosting + moving + waiting + storing == 0; }
   std::array<int16_t, kDimensions> moving_of{}, waiting_of{};
   Time since;
   /// With TimelineOptions::overlap_q32: compute ops under way, and how fast.
@@ -115,6 +118,7 @@ struct Timeline::Collective {
   std::vector<char> member_done;
   uint32_t arrived = 0, done = 0;
   uint32_t owner = 0;
+  Time floor;
 };
 
 struct Timeline::Message {
@@ -167,6 +171,10 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
           info->stream_ops[op.stream].push_back(i);
         }
         if (g->dependency_count(i) == 0) info->roots.push_back(i);
+        if (op.background) ++info->background;
+        if (op.kind == OpKind::storage && op.action != StorageAction::snapshot) {
+          TRAINYARD_ASSERT(options_.storage != nullptr);
+        }
         if (op.kind == OpKind::collective)
           info->nth[i] = per_group[binding.groups[op.group_slot]]++;
         if (op.kind == OpKind::send || op.kind == OpKind::recv) {
@@ -183,6 +191,7 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
     if (n % RankState::kPageOps != 0) s.pages.back().left = n % RankState::kPageOps;
     s.streams.resize(g->streams.size());
     s.left = static_cast<uint32_t>(g->ops.size());
+    s.left_in_front = s.left - info->background;
     ops_total_ += s.left;
     times_[r].rank = r;
   }
@@ -246,7 +255,9 @@ void Timeline::repace(uint32_t rank) {
 bool Timeline::end_paced(uint32_t rank, uint32_t op) {
   RankState& s = ranks_[rank];
   const Op& o = s.graph->ops[op];
-  if (o.kind == OpKind::metadata || s.info->host[o.stream] != 0) return true;
+  if (o.kind == OpKind::metadata || o.kind == OpKind::storage || s.info->host[o.stream] != 0) {
+    return true;
+  }
   const auto it = std::find_if(s.paced.begin(), s.paced.end(),
                                [&](const RankState::Paced& p) { return p.op == op; });
   if (it == s.paced.end() || it->end != now_) return false;
@@ -279,6 +290,7 @@ void Timeline::account(uint32_t rank) {
                      s.computing > 0 ? Phase::compute
                      : s.moving > 0  ? Phase::exposed_comm
                      : s.hosting > 0 ? Phase::host
+                     : s.storing > 0 ? Phase::storage
                      : s.waiting > 0 ? Phase::wait
                                      : Phase::idle,
                      from, now_);
@@ -301,6 +313,8 @@ void Timeline::account(uint32_t rank) {
     t.exposed_of[first_of(s.moving_of)] += span;
   } else if (s.hosting > 0) {
     t.host += span;
+  } else if (s.storing > 0) {
+    t.storage += span;
   } else if (s.waiting > 0) {
     t.wait += span;
     t.wait_of[first_of(s.waiting_of)] += span;
@@ -330,7 +344,7 @@ bool Timeline::sends_eagerly(uint32_t rank) const {
 Time Timeline::part_end(const JobPart& part) const {
   Time end = part.start;
   for (uint32_t r = part.first_rank; r < part.first_rank + part.ranks; ++r) {
-    end = std::max(end, ranks_[r].left == 0 ? times_[r].finish : now_);
+    end = std::max(end, ranks_[r].left_in_front == 0 ? times_[r].finish : now_);
   }
   return end;
 }
@@ -439,6 +453,60 @@ void Timeline::begin_now(uint32_t rank, uint32_t op) {
     case OpKind::recv:
       begin_message(rank, op);
       return;
+    case OpKind::storage:
+      begin_storage(rank, op);
+      return;
+  }
+}
+
+void Timeline::begin_storage(uint32_t rank, uint32_t op) {
+  RankState& s = ranks_[rank];
+  const Op& o = s.graph->ops[op];
+  const bool snapshot = o.action == StorageAction::snapshot;
+  const bool others_do = o.first_member && position(rank, o.group_slot) != 0;
+  if (others_do || (snapshot ? o.duration == Time() : o.bytes == 0)) {
+    finished_.emplace_back(rank, op);
+    return;
+  }
+  if (!o.background) {
+    account(rank);
+    ++s.storing;
+  }
+  if (snapshot) {
+    emit(rank, op, Span::Kind::storage, now_, now_ + o.duration);
+    events_.push((now_ + o.duration).ps(), rank, op);
+    return;
+  }
+  const uint32_t request = options_.storage->submit({rank, o.action, o.bytes}, now_);
+  TRAINYARD_ASSERT(request == storage_ops_.size());
+  storage_ops_.push_back({rank, op, now_});
+}
+
+/// What the storage does at this instant.
+void Timeline::run_storage() {
+  storage_done_.clear();
+  storage_moves_.clear();
+  options_.storage->advance(now_, storage_done_, storage_moves_);
+  for (const StorageMove& m : storage_moves_) {
+    if (storage_owner_ == kNone) {
+      storage_owner_ = static_cast<uint32_t>(owners_.size());
+      owners_.push_back({});
+    }
+    Transfer t;
+    t.src = m.src;
+    t.dst = m.dst;
+    t.size = Bytes(m.bytes);
+    t.channel = 0xfffffffeU;
+    t.owner = storage_owner_;
+    t.traffic_class = options_.traffic_class;
+    const TransferId id = fabric_.start(t, now_);
+    TRAINYARD_ASSERT(id == flights_.size());
+    flights_.push_back({Flight::Of::storage, m.token, 0, {}});
+  }
+  for (const uint32_t request : storage_done_) {
+    const StorageOp& s = storage_ops_[request];
+    emit(s.rank, s.op, Span::Kind::storage, s.begin, now_);
+    finished_.emplace_back(s.rank, s.op);
   }
 }
 
@@ -464,14 +532,34 @@ uint32_t Timeline::position(uint32_t rank, uint32_t slot) const {
 void Timeline::finish(uint32_t rank, uint32_t op) {
   RankState& s = ranks_[rank];
   const Op& o = s.graph->ops[op];
-  account(rank);
+  if (o.background) {
+    // A rank that has nothing else to do and goes on now was held up by it since it fell idle.
+    bool held_up = false;
+    for (const uint32_t* next = s.graph->successors_begin(op); next != s.graph->successors_end(op);
+         ++next) {
+      held_up = held_up || (s.pending(*next) == 1 && !s.graph->ops[*next].background);
+    }
+    if (held_up && s.idle()) {
+      s.storing = 1;
+      account(rank);
+      s.storing = 0;
+    }
+  } else {
+    account(rank);
+    if (--s.left_in_front == 0) times_[rank].finish = now_;
+    end_ = std::max(end_, now_);
+  }
   if (o.kind == OpKind::compute || o.kind == OpKind::memory) {
     (s.info->host[o.stream] != 0 ? s.hosting : s.computing) -= 1;
   }
+  if (o.kind == OpKind::storage && !o.background) {
+    const bool others_do = o.first_member && position(rank, o.group_slot) != 0;
+    const bool nothing = o.action == StorageAction::snapshot ? o.duration == Time() : o.bytes == 0;
+    if (!others_do && !nothing) --s.storing;
+  }
   ++ops_done_;
   fingerprint_ += dice(static_cast<uint64_t>(now_.ps()), 100, rank, op);
-  end_ = std::max(end_, now_);
-  if (--s.left == 0) times_[rank].finish = now_;
+  --s.left;
   for (const uint32_t* next = s.graph->successors_begin(op); next != s.graph->successors_end(op);
        ++next) {
     if (--s.pending(*next) == 0) release(rank, *next);
@@ -539,6 +627,7 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
             job_.exchanges->sizes(gi, static_cast<uint32_t>(group.members.size()), o.exchange);
       }
       c.algorithm = &selector_.choose(request);
+      c.floor = c.algorithm->floor(request);
       if (options_.host != nullptr) {
         c.call = options_.host->open({c.algorithm, request, gi * 64, c.owner, class_of(rank)});
         TRAINYARD_ASSERT(c.call == hosted_.size());
@@ -613,7 +702,7 @@ void Timeline::apply(uint32_t index, std::vector<CollectiveSend>& sends,
     const TransferId id = fabric_.start(t, now_);
     TRAINYARD_ASSERT(id == flights_.size());
     CollectiveRecord& r = c.record;
-    flights_.push_back({true, index, r.index, send});
+    flights_.push_back({Flight::Of::collective, index, r.index, send});
     if (send.clear_to_send) {
       ++r.cts_count;
       continue;
@@ -622,17 +711,30 @@ void Timeline::apply(uint32_t index, std::vector<CollectiveSend>& sends,
     r.wire_payload += send.bytes;
   }
   const bool all_here = c.arrived == members.size();
+  const Time floor = c.record.start + c.floor;
   for (const uint32_t m : done) {
-    TRAINYARD_ASSERT(c.member_done[m] == 0 && c.op_of[m] != kNone);
-    c.member_done[m] = 1;
-    ++c.done;
-    const uint32_t rank = members[m];
-    account(rank);
-    all_here ? move(rank, c.op_of[m], -1) : wait(rank, c.op_of[m], -1);
-    emit(rank, c.op_of[m], Span::Kind::collective, all_here ? c.record.start : c.arrival[m], now_,
-         c.owner);
-    finished_.emplace_back(rank, c.op_of[m]);
+    if (all_here && floor > now_) {
+      events_.push(floor.ps(), kThrough, static_cast<uint32_t>(held_.size()));
+      held_.emplace_back(index, m);
+    } else {
+      member_through(index, m);
+    }
   }
+}
+
+void Timeline::member_through(uint32_t index, uint32_t m) {
+  Collective& c = collectives_[index];
+  const auto& members = job_.groups[c.group].members;
+  const bool all_here = c.arrived == members.size();
+  TRAINYARD_ASSERT(c.member_done[m] == 0 && c.op_of[m] != kNone);
+  c.member_done[m] = 1;
+  ++c.done;
+  const uint32_t rank = members[m];
+  account(rank);
+  all_here ? move(rank, c.op_of[m], -1) : wait(rank, c.op_of[m], -1);
+  emit(rank, c.op_of[m], Span::Kind::collective, all_here ? c.record.start : c.arrival[m],
+       now_, c.owner);
+  finished_.emplace_back(rank, c.op_of[m]);
   if (c.done == members.size()) close_collective(index);
 }
 
@@ -791,7 +893,7 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
   owners_.push_back({&ranks_[m.src].graph->name_of(m.send_op)});
   const TransferId id = fabric_.start(t, now_);
   TRAINYARD_ASSERT(id == flights_.size());
-  flights_.push_back({false, index, 0, {}});
+  flights_.push_back({Flight::Of::message, index, 0, {}});
 }
 
 void Timeline::message_done(uint32_t index) {
@@ -817,8 +919,12 @@ void Timeline::on_completion(const Completion& c) {
       options_.complete_at_receiver ? Completion::What::delivered : Completion::What::acknowledged;
   if (c.what != wanted) return;
   const Flight& flight = flights_[c.id];
-  if (!flight.is_collective) {
+  if (flight.of == Flight::Of::message) {
     message_done(flight.index);
+    return;
+  }
+  if (flight.of == Flight::Of::storage) {
+    options_.storage->moved(flight.index, now_);
     return;
   }
   if (options_.faults != nullptr) {
@@ -901,7 +1007,10 @@ bool Timeline::run_all() {
   std::vector<CollectiveSend> no_sends;
   std::vector<uint32_t> member(1);
   while (ops_done_ < ops_total_) {
-    const Time own = events_.empty() ? Time::infinity() : Time::ps(events_.next_time());
+    const Time stores =
+        options_.storage != nullptr ? options_.storage->next_event() : Time::infinity();
+    const Time own =
+        std::min(stores, events_.empty() ? Time::infinity() : Time::ps(events_.next_time()));
     const Time fabric_next = fabric_.next_event();
     const Time fails_at = deadline();
     const bool stuck =
@@ -940,7 +1049,9 @@ bool Timeline::run_all() {
     now_ = own;
     while (!events_.empty() && events_.next_time() == now_.ps()) {
       const Event e = events_.pop();
-      if (e.key == kDelayedBegin) {
+      if (e.key == kThrough) {
+        member_through(held_[e.arg].first, held_[e.arg].second);
+      } else if (e.key == kDelayedBegin) {
         begin_now(delayed_[e.arg].first, delayed_[e.arg].second);
       } else if (e.key == kDelayedDelivery) {
         on_delivery(e.arg);
@@ -950,6 +1061,7 @@ bool Timeline::run_all() {
         finished_.emplace_back(e.key, e.arg);
       }
     }
+    if (stores <= now_) run_storage();
     settle();
   }
   // A job's ranks are idle until its end, not until that of others.
@@ -1006,7 +1118,7 @@ void Timeline::book_collectives() {
   const auto& transfers = fabric_.transfers();
   std::map<uint32_t, std::vector<Time>> grants;  // by record
   for (uint32_t id = 0; id < flights_.size(); ++id) {
-    if (!flights_[id].is_collective) continue;
+    if (flights_[id].of != Flight::Of::collective) continue;
     CollectiveRecord* const r = record_of(flights_[id].record);
     if (r == nullptr) continue;
     r->transmissions += transfers[id].transmissions;

@@ -8,8 +8,10 @@
 //   - the k-th send of (src, dst, tag) meets the k-th recv; bytes move when both are posted, or
 //     with eager sends when the send is;
 //   - an op of metadata with a duration takes that long and occupies nothing;
+//   - an op of storage takes what TimelineOptions::storage says; one in the background ends no
+//   step;
 //   - events of one instant: first the fabric's completions by transfer id, then op ends by rank,
-//     then jobs that begin, then what a GPU does that was stopped until now.
+//     then jobs that begin, then what a GPU does that was stopped until now, then storage by request.
 #pragma once
 
 #include <array>
@@ -29,6 +31,7 @@
 #include "sim/fault_source.h"
 #include "sim/op_graph.h"
 #include "sim/records.h"
+#include "sim/storage.h"
 
 namespace trainyard {
 
@@ -72,6 +75,8 @@ struct TimelineOptions {
   CollectiveHost* host = nullptr;
   /// Of more collectives the longest are recorded.
   size_t most_records = 1'000'000;
+  /// Serves ops of storage; needed where there are any.
+  Storage* storage = nullptr;
   /// Called now and then with the simulated time and ops done; returning false stops the run.
   std::function<bool(Time now, uint64_t ops_done)> progress;
 };
@@ -86,8 +91,9 @@ class Timeline {
   /// @returns false when `progress` stopped it.
   bool run(Recorder* recorder = nullptr);
 
-  [[nodiscard]] Time end() const { return end_; }  ///< end of the last op
-  /// End of the last op of a part of the job.
+  /// End of the last op that is not in the background.
+  [[nodiscard]] Time end() const { return end_; }
+  /// The same of a part of the job.
   [[nodiscard]] Time part_end(const JobPart& part) const;
   [[nodiscard]] const std::vector<RankTimes>& rank_times() const { return times_; }
   /// In the order in which their first members came; complete after run().
@@ -105,8 +111,9 @@ class Timeline {
   struct Collective;  // in progress
   struct Message;     // a matched send/recv pair
   struct Flight {     // per transfer
-    bool is_collective = false;
-    uint32_t index = 0;   // slot
+    enum class Of : uint8_t { message, collective, storage };
+    Of of = Of::message;
+    uint32_t index = 0;   // slot of the collective or message, the storage's token
     uint32_t record = 0;  // of a collective
     CollectiveSend send;
   };
@@ -129,6 +136,8 @@ class Timeline {
   void begin_now(uint32_t rank, uint32_t op);
   void begin_collective(uint32_t rank, uint32_t op);
   void begin_message(uint32_t rank, uint32_t op);
+  void begin_storage(uint32_t rank, uint32_t op);
+  void run_storage();
   void finish(uint32_t rank, uint32_t op);
   [[nodiscard]] Time scaled(Time d, uint32_t rank, const Op& o) const;
   [[nodiscard]] uint32_t position(uint32_t rank, uint32_t slot) const;
@@ -147,6 +156,7 @@ class Timeline {
   Time deadline();
   void tell_host(uint32_t collective, uint32_t member);
   void book_collectives();
+  void member_through(uint32_t index, uint32_t member);
   void close_collective(uint32_t index);
   void account(uint32_t rank);
   void emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Time end,
@@ -176,6 +186,14 @@ class Timeline {
   std::map<uint32_t, uint32_t> open_in_order_;  // with faults: record -> slot
   std::vector<Flight> flights_;
   std::vector<uint32_t> hosted_;  // slot of each call of the host
+  struct StorageOp {
+    uint32_t rank = 0, op = 0;
+    Time begin;
+  };
+  std::vector<StorageOp> storage_ops_;  // by request
+  std::vector<uint32_t> storage_done_;
+  std::vector<StorageMove> storage_moves_;
+  uint32_t storage_owner_ = 0xffffffffU;
   std::vector<RankTimes> times_;
   std::vector<CollectiveRecord> records_;  // of those that are through
   std::vector<uint32_t> record_calls_;     // likewise: call of the host, or none
@@ -185,6 +203,7 @@ class Timeline {
   std::vector<Owner> owners_;
   std::vector<std::pair<uint32_t, uint32_t>> finished_;  // ops that end at this instant
   std::vector<std::pair<uint32_t, uint32_t>> delayed_;   // ops that wait for their stopped GPU
+  std::vector<std::pair<uint32_t, uint32_t>> held_;      // collective, member: until its floor
   uint64_t ops_done_ = 0, ops_total_ = 0;
   uint64_t fingerprint_ = 0;
 };

@@ -166,7 +166,7 @@ int bench(int argc, char** argv) {
     if (gpus < 128 || gpus % 128 != 0) throw UserError("GPUs must be a multiple of 128");
     std::vector<std::string> settings = {fmt::format("cluster.nodes={}", gpus / 8),
                                          fmt::format("workload.batch.global={}", dp * microbatches),
-                                         "output.dir=unused"};
+        fmt::format("fabric.topology.tiers={}", gpus > 4096 ? 3 : 2), "output.dir=unused"};
     settings.insert(settings.end(), more.begin(), more.end());
     const Row r = run_apart(file, gpus, settings, limit_s, limit_gib);
     const Outcome& o = r.outcome;

@@ -94,16 +94,14 @@ FlowStats flow_stats(const Result& result, const std::vector<TransferRecord>& fl
 }
 
 Time sum_of_parts(const RankTimes& rank) {
-  return rank.compute + rank.host + rank.exposed_comm + rank.wait + rank.idle;
+  return rank.compute + rank.host + rank.exposed_comm + rank.storage + rank.wait + rank.idle;
 }
 
 std::pair<std::string_view, double> Shares::dominant() const {
   using Part = std::pair<std::string_view, double>;
-  const Part parts[] = {{"compute", compute},
-                        {"host work", host},
-                        {"exposed communication", exposed_comm},
-                        {"waiting for peers", wait},
-                        {"idle time", idle}};
+  const Part parts[] = {
+      {"compute", compute}, {"host work", host},         {"exposed communication", exposed_comm},
+      {"storage", storage}, {"waiting for peers", wait}, {"idle time", idle}};
   return *std::max_element(std::begin(parts), std::end(parts),
                            [](const Part& a, const Part& b) { return a.second < b.second; });
 }
@@ -116,12 +114,14 @@ Shares shares(const std::vector<RankTimes>& ranks) {
     s.host += static_cast<double>(rank.host.ps());
     s.exposed_comm += static_cast<double>(rank.exposed_comm.ps());
     s.hidden_comm += static_cast<double>(rank.hidden_comm.ps());
+    s.storage += static_cast<double>(rank.storage.ps());
     s.wait += static_cast<double>(rank.wait.ps());
     s.idle += static_cast<double>(rank.idle.ps());
     total += static_cast<double>(sum_of_parts(rank).ps());
   }
   if (total <= 0) return {};
-  for (double* part : {&s.compute, &s.host, &s.exposed_comm, &s.hidden_comm, &s.wait, &s.idle}) {
+  for (double* part :
+       {&s.compute, &s.host, &s.exposed_comm, &s.hidden_comm, &s.storage, &s.wait, &s.idle}) {
     *part /= total;
   }
   return s;
@@ -140,6 +140,7 @@ MeanParts mean_parts(const std::vector<RankTimes>& ranks) {
   for (const RankTimes& r : ranks) {
     add(m.compute_ns, r.compute);
     add(m.host_ns, r.host);
+    add(m.storage_ns, r.storage);
     add(m.idle_ns, r.idle);
     for (size_t d = 0; d < kDimensions; ++d) {
       add(m.exposed_ns[d], r.exposed_of[d]);
@@ -223,6 +224,8 @@ const char* span_kind_name(Span::Kind kind) {
       return "memory";
     case Span::Kind::wait:
       return "wait";
+    case Span::Kind::storage:
+      return "storage";
   }
   return "";
 }

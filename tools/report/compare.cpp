@@ -62,6 +62,7 @@ Figures parts(const Json& owner) {
   if (it == owner.end()) return out;
   out["compute"] = number(*it, "compute_ns");
   out["host"] = number(*it, "host_ns");
+  out["storage"] = number(*it, "storage_ns");
   double bubble = number(*it, "idle_ns");
   const auto each = [&](const char* what, const std::string& prefix) {
     const auto list = it->find(what);

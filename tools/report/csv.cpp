@@ -169,12 +169,12 @@ std::string links_csv(const Result& result) {
 std::string ranks_csv(const Result& result) {
   Csv csv(
       "rank,node,finish_ns,compute_ns,host_ns,exposed_comm_ns,wait_ns,idle_ns,sum_ns,"
-      "hidden_comm_ns,total_comm_ns");
+      "hidden_comm_ns,total_comm_ns,storage_ns");
   for (const RankTimes& rank : result.rank_times) {
     csv.number(rank.rank).text(report::endpoint_name(result, rank.rank)).time(rank.finish);
     csv.time(rank.compute).time(rank.host).time(rank.exposed_comm).time(rank.wait);
     csv.time(rank.idle).time(report::sum_of_parts(rank)).time(rank.hidden_comm);
-    csv.time(rank.exposed_comm + rank.hidden_comm).end_row();
+    csv.time(rank.exposed_comm + rank.hidden_comm).time(rank.storage).end_row();
   }
   return csv.take();
 }
@@ -299,7 +299,8 @@ void write_switch_flows_csv(const Result& result, const std::string& path) {
 void write_power_csv(const Result& result, const std::string& path) {
   AtomicFile file(path);
   Csv csv(
-      "begin_ns,end_ns,watts,compute_ranks,exposed_comm_ranks,host_ranks,wait_ranks,idle_ranks");
+      "begin_ns,end_ns,watts,compute_ranks,exposed_comm_ranks,host_ranks,wait_ranks,idle_ranks,"
+      "storage_ranks");
   const PowerSeries& power = result.power;
   for (size_t i = 0; i < power.rows.size(); ++i) {
     const PowerSeries::Row& row = power.rows[i];

@@ -247,6 +247,7 @@ void key_figures(const Result& result, std::string& out) {
     row("Compute", percent(s.compute) + suffix);
     if (s.host > 0) row("Host", percent(s.host) + suffix);
     row("Exposed communication", percent(s.exposed_comm) + suffix);
+    if (s.storage > 0) row("Storage", percent(s.storage) + suffix);
     row("Wait for peers", percent(s.wait) + suffix);
     row("Idle", percent(s.idle) + suffix);
     row("Hidden communication", percent(s.hidden_comm) + suffix);
@@ -406,6 +407,7 @@ void ranks(const Result& result, std::string& out) {
                                  {"Compute" + unit},
                                  {"Host" + unit},
                                  {"Exposed comm." + unit},
+                                 {"Storage" + unit},
                                  {"Wait" + unit},
                                  {"Idle" + unit},
                                  {"Sum" + unit},
@@ -415,7 +417,7 @@ void ranks(const Result& result, std::string& out) {
     const RankTimes& r = result.rank_times[i];
     table.row({std::to_string(r.rank), report::endpoint_name(result, r.rank),
                in_scale(r.compute, scale), in_scale(r.host, scale), in_scale(r.exposed_comm, scale),
-               in_scale(r.wait, scale), in_scale(r.idle, scale),
+               in_scale(r.storage, scale), in_scale(r.wait, scale), in_scale(r.idle, scale),
                in_scale(report::sum_of_parts(r), scale), in_scale(r.hidden_comm, scale),
                in_scale(r.exposed_comm + r.hidden_comm, scale)});
   }

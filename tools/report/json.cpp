@@ -107,6 +107,7 @@ Json rank_row(const Result& result, const RankTimes& r) {
           {"compute_ns", exact(r.compute)},
           {"host_ns", exact(r.host)},
           {"exposed_comm_ns", exact(r.exposed_comm)},
+          {"storage_ns", exact(r.storage)},
           {"wait_ns", exact(r.wait)},
           {"idle_ns", exact(r.idle)},
           {"sum_ns", exact(report::sum_of_parts(r))},
@@ -134,6 +135,7 @@ Json parts(const std::vector<RankTimes>& ranks) {
   const report::MeanParts m = report::mean_parts(ranks);
   return {{"compute_ns", real(m.compute_ns)},
           {"host_ns", real(m.host_ns)},
+          {"storage_ns", real(m.storage_ns)},
           {"exposed_comm", by_dimension(m.exposed_ns)},
           {"wait", by_dimension(m.wait_ns)},
           {"idle_ns", real(m.idle_ns)},
@@ -438,6 +440,7 @@ std::string result_json(const Result& result) {
   doc["shares"] = {{"compute_ratio", ratio(shares.compute)},
                    {"host_ratio", ratio(shares.host)},
                    {"exposed_comm_ratio", ratio(shares.exposed_comm)},
+                   {"storage_ratio", ratio(shares.storage)},
                    {"wait_ratio", ratio(shares.wait)},
                    {"idle_ratio", ratio(shares.idle)},
                    {"hidden_comm_ratio", ratio(shares.hidden_comm)}};

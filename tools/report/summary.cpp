@@ -126,6 +126,7 @@ void key_figures(const Result& result, std::string& out) {
            fmt::format("{} %  (a further {} % hidden behind compute)",
                        report::percent(s.exposed_comm), report::percent(s.hidden_comm)),
            out);
+    if (s.storage > 0) figure("storage", report::percent(s.storage) + " %", out);
     figure("wait for peers", report::percent(s.wait) + " %", out);
     figure("idle", report::percent(s.idle) + " %", out);
   }

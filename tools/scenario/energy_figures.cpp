@@ -37,6 +37,7 @@ std::vector<TrainingFigure> energy_figures(const Scenario& s,
       exposed += r.exposed_comm.seconds() * phase_watts(d, Phase::exposed_comm);
       wait += r.wait.seconds() * phase_watts(d, Phase::wait);
       idle += r.host.seconds() * phase_watts(d, Phase::host) +
+              r.storage.seconds() * phase_watts(d, Phase::storage) +
               r.idle.seconds() * phase_watts(d, Phase::idle);
     }
     const double total = compute + exposed + wait + idle;

@@ -51,7 +51,7 @@ bool extend(const Result& a, const Result& b, Result& c, int64_t k) {
     RankTimes& z = c.rank_times[r];
     for (Time RankTimes::*part :
          {&RankTimes::finish, &RankTimes::compute, &RankTimes::host, &RankTimes::exposed_comm,
-          &RankTimes::hidden_comm, &RankTimes::wait, &RankTimes::idle}) {
+          &RankTimes::hidden_comm, &RankTimes::wait, &RankTimes::idle, &RankTimes::storage}) {
       line(x.*part, y.*part, z.*part);
     }
     for (size_t d = 0; d < kDimensions; ++d) {
@@ -119,6 +119,8 @@ const char* fold_obstacle(const Scenario& s) {
   if (s.until != Time::infinity()) return "it is cut off";
   if (s.jitter.kind != "none") return "compute times are drawn";
   if (s.training->expert_sigma > 0 || s.training->source_sigma > 0) return "experts are drawn";
+  if (s.training->document > 0) return "documents are drawn";
+  if (s.training->stores()) return "storage has a queue of its own";
   if (!s.chakra_out.empty()) return "its timeline is asked for";
   if (s.link_window > Time() || s.power_window > Time() || s.pauses || s.observe.any() ||
       s.perfetto) {

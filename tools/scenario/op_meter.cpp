@@ -28,12 +28,17 @@ void Distribution::add(Time t, uint64_t times) {
   count_ += times;
   total_ += Time::ps(t.ps() * static_cast<int64_t>(times));
   int64_t value = t.ps();
+  if (last_ < values_.size() && values_[last_].first == value) {  // most are like the one before
+    values_[last_].second += times;
+    return;
+  }
   if (coarse_ && value > 512) {
     const int shift = std::bit_width(static_cast<uint64_t>(value)) - 9;
     value = (value >> shift) << shift;
   }
   const auto at = std::lower_bound(values_.begin(), values_.end(), value,
                                    [](const auto& entry, int64_t v) { return entry.first < v; });
+  last_ = static_cast<size_t>(at - values_.begin());
   if (at != values_.end() && at->first == value) {
     at->second += times;
     return;

@@ -34,6 +34,7 @@ class Distribution {
   std::vector<std::pair<int64_t, uint64_t>> values_;  // ascending
   uint64_t count_ = 0;
   Time total_;
+  size_t last_ = 0;  // of values_
   bool coarse_ = false;
 };
 

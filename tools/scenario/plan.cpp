@@ -316,6 +316,8 @@ const char* op_kind_name(OpKind kind) {
       return "memory";
     case OpKind::metadata:
       return "metadata";
+    case OpKind::storage:
+      return "storage";
   }
   return "?";
 }

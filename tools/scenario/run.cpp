@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "chakra/reader.h"
 #include "memo/domain_fabric.h"
@@ -34,6 +35,7 @@
 #include "workload/collective_params.h"
 #include "workload/generator/generate.h"
 #include "workload/placement.h"
+#include "workload/storage.h"
 #include "workload/traffic.h"
 
 namespace trainyard {
@@ -482,10 +484,20 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
     r.trust.push_back({topic, text, caution});
   };
   if (!r.collectives.empty()) {
-    note("collectives",
-         "bytes, links, switches and queues only; NCCL's software latency per step is not "
-         "modelled, so collectives below about 1 MiB come out too fast",
-         true);
+    if (s.collectives.is_word("protocol", "auto")) {
+      note("collectives",
+           "bytes, links, switches and queues only; NCCL's software latency per step is not "
+           "modelled, so collectives below about 1 MiB come out too fast (collectives.protocol: "
+           "tuned adds it)",
+           true);
+    } else {
+      note("collectives",
+           "software latency and flags of NCCL's protocols by the constants of its tuner: within "
+           "2 % of small all-reduces measured on InfiniBand with up to 4 servers of 8 H100, 1.4 to "
+           "6 times too fast on other fabrics and GPUs; none for all-to-all, halving-doubling and "
+           "hierarchical",
+           true);
+    }
   }
   if (import != nullptr) {
     if (r.compute_source == "trace") {
@@ -787,6 +799,40 @@ std::vector<Params> collective_entries(const Scenario& s) {
   return entries;
 }
 
+std::unique_ptr<Storage> build_storage(const Scenario& s, const Topology& topology,
+                                       uint32_t ranks) {
+  if (!s.training || !s.training->stores()) return nullptr;
+  StorageConfig config = storage_config(s.storage);
+  config.node_of = topology.servers();
+  config.node_of.resize(ranks);
+  if (s.storage.is_word("network", "shared")) {
+    const auto& hosts = topology.hosts();
+    const SourcePos& pos = s.storage.origin("where").pos;
+    const std::string& where = s.storage.text("where");
+    for (const uint32_t node : select_nodes(topology, where, pos)) {
+      const auto at = std::find(hosts.begin(), hosts.end(), node);
+      if (at == hosts.end()) continue;
+      const auto endpoint = static_cast<uint32_t>(at - hosts.begin());
+      if (endpoint < ranks) {
+        throw UserError(pos, "'" + where + "' names the GPU of rank " + std::to_string(endpoint),
+                        "storage sits on nodes of its own: raise cluster.nodes, give layout.dp "
+                        "and name the nodes beyond");
+      }
+      config.endpoints.push_back(endpoint);
+    }
+    if (config.endpoints.empty()) throw UserError(pos, "'" + where + "' names no endpoint");
+    const auto found = static_cast<uint32_t>(config.endpoints.size());
+    if (!s.storage.is_word("servers", "auto") && config.servers != found) {
+      throw UserError(s.storage.origin("servers").pos,
+                      "'" + where + "' names " + std::to_string(found) + " endpoints, not " +
+                          std::to_string(config.servers) + " servers",
+                      "leave storage.servers out or correct it");
+    }
+    config.servers = found;
+  }
+  return make_storage(std::move(config));
+}
+
 StepFaults build_faults(const Scenario& s, const Topology& topology, const PacketConfig& config,
                         const Job* job) {
   StepFaults faults;
@@ -960,6 +1006,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     spans.exported = &exported.emplace(import.job);
   }
   uint64_t timeline_fingerprint = 0;
+  std::optional<std::array<StorageStats, kStorageActions>> storage_figures;
   const bool faulty = !faults.records().empty();
   const auto settle = [&] {
     if (!staged.background_left()) drain(fabric, faulty);
@@ -984,6 +1031,8 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
                       "compute.overlap_slowdown together with faults of GPUs is not built yet",
                       "remove one of them");
     }
+    const auto storage = build_storage(s, topology, ranks);
+    options.storage = storage.get();
     options.progress = [&](Time now, uint64_t done) {
       cut = now >= s.until;
       return !cut && progress(now, done);
@@ -1010,6 +1059,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     r.end = std::max(
         {timeline.end(), staged.last_flow_progress(), r.complete ? Time() : staged.reached()});
     r.step_time = timeline.end();
+    if (storage && r.complete) storage_figures = storage->stats();
     r.rank_times = timeline.rank_times();
     r.collectives = timeline.collectives();
     r.collectives_dropped = timeline.records_dropped();
@@ -1105,6 +1155,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     if (r.complete) {
       const auto more = measured_figures(*s.training, s.device, r.step_time, r.rank_times);
       r.training.insert(r.training.end(), more.begin(), more.end());
+      if (storage_figures) add_storage_figures(*storage_figures, r.rank_times, r.training);
     }
   }
   trust_notes(s, config, topology, workload ? &import : nullptr, remarks, r);

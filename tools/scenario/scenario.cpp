@@ -15,6 +15,7 @@
 #include "workload/collective_params.h"
 #include "workload/generator/layout_lint.h"
 #include "workload/generator/memory.h"
+#include "workload/storage.h"
 
 namespace trainyard {
 namespace fs = std::filesystem;
@@ -626,7 +627,7 @@ void read_workload(Block& root, const std::string& path, int64_t gpus, Scenario&
     return;
   }
   for (const char* key : {"layout", "schedule", "batch", "recompute", "steps", "precision",
-                          "gradients", "experts", "kernels"}) {
+                          "gradients", "experts", "kernels", "dataset", "checkpoint"}) {
     if (b.take(key) != nullptr) {
       throw UserError(b.key_pos(key), b.full(key) + " describes a generated workload",
                       "add 'model: NAME', or remove it");
@@ -718,6 +719,10 @@ void read_job(const ConfigNode& node, size_t number, const SourcePos& fallback, 
     throw UserError(job.pos, "job '" + job.name + "' has no workload",
                     "give it 'workload: {model: NAME, ...}' or '{chakra: PREFIX}'");
   }
+  if (job.workload.training && job.workload.training->stores()) {
+    throw UserError(job.pos, "job '" + job.name + "' uses storage: not built yet beside other jobs",
+                    "remove its dataset and checkpoint, or make it the workload");
+  }
   b.finish();
   s.jobs.push_back(std::move(job));
 }
@@ -744,14 +749,19 @@ void read_jobs(Block& root, Scenario& s) {
 
 /// Refuses a layout that does not fit into the device.
 void check_memory(const WorkloadSpec& w, const std::string& path, const Params& headroom,
-                  Scenario& s) {
+                  const Params& communicator, Scenario& s) {
   const Training& t = *w.training;
   for (const auto& text : layout_warnings(t, s.gpus_per_node)) s.warnings.push_back(text);
   const int64_t stage = fullest_stage(t);
-  const int64_t need = stage_memory(t, stage).total();
-  const std::string arithmetic =
+  const int64_t buffers = communicators(t) * communicator.bytes("communicator").count();
+  const int64_t need = stage_memory(t, stage).total() + buffers;
+  std::string arithmetic =
       t.pp > 1 ? "stage " + std::to_string(stage) + ": " + memory_arithmetic(t, stage)
                : memory_arithmetic(t, stage);
+  if (buffers > 0) {
+    arithmetic += " and " + std::to_string(communicators(t)) + " communicators of " +
+                  communicator.text("communicator") + ", together " + print_bytes(Bytes(need), 4);
+  }
   list_setting(s, path + "memory, derived", arithmetic, {});
   const bool off = headroom.is_word("headroom", "off");
   const auto usable = static_cast<int64_t>(static_cast<double>(s.device.memory_bytes) *
@@ -773,22 +783,47 @@ void check_memory(const WorkloadSpec& w, const std::string& path, const Params& 
 void read_memory(Block& root, Scenario& s) {
   Block b = root.block("memory");
   const Params headroom = b.one(scenario_key("memory.headroom"));
+  const Params communicator = b.one(scenario_key("memory.communicator"));
   b.finish();
   list_settings(s, "memory.", headroom);
+  list_settings(s, "memory.", communicator);
   bool any = false;
   for (const JobSpec& job : s.jobs) {
     if (!job.workload.training) continue;
     any = true;
-    check_memory(job.workload, job.name + ": ", headroom, s);
+    check_memory(job.workload, job.name + ": ", headroom, communicator, s);
   }
   if (s.training) {
     any = true;
-    check_memory(s, "", headroom, s);
+    check_memory(s, "", headroom, communicator, s);
   }
   if (!any && b.present()) {
     throw UserError(b.pos(), "memory is known for generated workloads only",
                     "remove it, or give 'workload: {model: NAME}'");
   }
+}
+
+void read_storage(Block& root, Scenario& s) {
+  Block b = root.block("storage");
+  s.storage = Params(storage_params());
+  b.fill(s.storage);
+  s.storage_pos = b.pos();
+  if (!s.training || !s.training->stores()) {
+    if (!b.present()) return;
+    throw UserError(b.pos(), "storage serves generated workloads, and this one has no use for it",
+                    "set workload.dataset.token_bytes, workload.checkpoint.every or load");
+  }
+  const bool shared = s.storage.is_word("network", "shared");
+  if (shared && s.storage.text("where").empty()) {
+    throw UserError(b.pos(), "storage on the fabric needs to know its endpoints",
+                    "write 'where: node[16-17]', beyond the nodes of the job");
+  }
+  if (!shared && !s.storage.text("where").empty()) {
+    throw UserError(s.storage.origin("where").pos,
+                    "storage.where says where storage sits on the fabric",
+                    "add 'network: shared', or remove it");
+  }
+  list_settings(s, "storage.", s.storage);
 }
 
 void read_traffic(Block& root, Scenario& s) {
@@ -1120,7 +1155,7 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   s.seed = static_cast<uint64_t>(seed.integer("seed"));
   list_setting(s, "name", s.name, b.origin("name"));
   list_settings(s, "", seed);
-  for (const char* key : {"reliability", "check", "sweep", "storage", "solve"}) {
+  for (const char* key : {"reliability", "check", "sweep", "solve"}) {
     b.refuse(key);
   }
   read_cluster(b, s);
@@ -1131,6 +1166,7 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   }
   read_jobs(b, s);
   read_memory(b, s);
+  read_storage(b, s);
   read_traffic(b, s);
   read_faults(b, s);
 

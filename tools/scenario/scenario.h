@@ -118,6 +118,8 @@ struct Scenario : WorkloadSpec {
   double audit_budget = 0;  ///< share of the work
   int64_t memo_limit = 0;   ///< bytes
   Params collectives;
+  Params storage;  ///< see workload/storage.h
+  SourcePos storage_pos;
   ModelChoice compute;  ///< kind "auto" is settled when the trace is read
   ModelChoice jitter;   ///< of compute times
   std::vector<SlowEntry> slow;

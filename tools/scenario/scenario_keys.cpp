@@ -5,6 +5,7 @@
 
 #include "sim/errors.h"
 #include "workload/generator/training.h"
+#include "workload/storage.h"
 
 namespace trainyard {
 namespace {
@@ -253,17 +254,29 @@ std::vector<ModelDoc> all_blocks() {
               {},
               "what happens, see explain fault; every entry needs one",
               "DESIGN 9.1"}}),
-      block("memory", "what a GPU must hold, for generated workloads",
-            {{"headroom",
-              PT::real,
-              "5%",
-              "0",
-              "90%",
-              {"off"},
-              "share of the device's memory that a layout must leave, for context, communication "
-              "buffers and fragmentation; a layout that does not is refused; off: it is run with a "
-              "warning",
-              "A: 1.4 #42, #128"}}),
+      block("storage", "what serves data sets and checkpoints of a generated workload",
+            storage_params()),
+      block(
+          "memory", "what a GPU must hold, for generated workloads",
+          {{"headroom",
+            PT::real,
+            "5%",
+            "0",
+            "90%",
+            {"off"},
+            "share of the device's memory that a layout must leave, for context, communication "
+            "buffers and fragmentation; a layout that does not is refused; off: it is run with a "
+            "warning",
+            "A: 1.4 #42, #128"},
+           {"communicator",
+            PT::bytes,
+            "0B",
+            "0B",
+            "16GiB",
+            {},
+            "buffers of a communicator, for each that a rank is in; NCCL takes up to 1 GB each at "
+            "100,000 GPUs",
+            "off: it depends on channels and peers (A:N125)"}}),
       block(
           "compute", "how long compute takes; the other keys are those of the model",
           {{"model",
