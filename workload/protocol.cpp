@@ -147,8 +147,14 @@ double protocol_estimate(Protocol protocol, const CollectiveAlgorithm& algorithm
   double bps = servers == 1 ? scale_up_bps : std::min(scale_up_bps, between);
   // Against a ring: what the packet engine gives for 64 MiB (docs/collectives.md).
   if (algorithm.name() == "tree") bps *= servers == 2 ? 1.2 : 0.85;
-  const auto wire = static_cast<double>(protocol_bytes(protocol, algorithm.sent_per_member(r)));
-  return protocol_latency(protocol, algorithm.name(), r).seconds() + wire * 8 / bps;
+  const int64_t payload = algorithm.sent_per_member(r);
+  bps *= static_cast<double>(payload) /
+         static_cast<double>(std::max<int64_t>(1, protocol_bytes(protocol, payload)));
+  // The tuner caps LL, for Hopper at so many GB/s on one, two and more servers (nccl-measured 3).
+  if (protocol == Protocol::ll)
+    bps = std::min(bps, 8e9 * (servers == 1 ? 141 : servers == 2 ? 45 : 35));
+  return protocol_latency(protocol, algorithm.name(), r).seconds() +
+         static_cast<double>(payload) * 8 / bps;
 }
 
 }  // namespace trainyard

@@ -465,7 +465,7 @@ INSTANTIATE_TEST_SUITE_P(EvenServers, Rails,
 // A:N117: with NCCL_CROSS_NIC=0 rings over rails stay off the spine, also over odd numbers of
 // servers.
 TEST(RingCollective, OddServersKeepToTheirRails) {
-  for (const uint32_t servers : {3U, 5U, 9U}) {
+  for (const uint32_t servers : {3U, 5U, 7U}) {
     for (const uint32_t gpus : {3U, 4U, 8U}) {
       Call call{CollectiveKind::all_reduce,
                 servers * gpus,

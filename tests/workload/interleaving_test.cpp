@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -24,11 +25,11 @@ Job random_job(std::mt19937_64& rng, uint32_t ranks, std::vector<Call>& calls) {
   const auto pick = [&](uint32_t n) { return static_cast<uint32_t>(rng() % n); };
   Job job;
   job.name = "random";
-  Group& world = job.groups.emplace_back();
-  world.name = "world";
-  for (uint32_t r = 0; r < ranks; ++r) world.members.push_back(r);
+  std::vector<uint32_t> all(ranks);
+  std::iota(all.begin(), all.end(), 0U);
+  job.groups.push_back({"world", all});
   for (uint32_t g = 0; g < 5; ++g) {
-    std::vector<uint32_t> members = world.members;
+    std::vector<uint32_t> members = all;
     std::shuffle(members.begin(), members.end(), rng);
     // Groups of 7 beside groups of 8, pairs, and all sizes between.
     members.resize(2 + pick(ranks - 1));
