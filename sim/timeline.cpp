@@ -732,8 +732,8 @@ void Timeline::member_through(uint32_t index, uint32_t m) {
   const uint32_t rank = members[m];
   account(rank);
   all_here ? move(rank, c.op_of[m], -1) : wait(rank, c.op_of[m], -1);
-  emit(rank, c.op_of[m], Span::Kind::collective, all_here ? c.record.start : c.arrival[m],
-       now_, c.owner);
+  emit(rank, c.op_of[m], Span::Kind::collective, all_here ? c.record.start : c.arrival[m], now_,
+       c.owner);
   finished_.emplace_back(rank, c.op_of[m]);
   if (c.done == members.size()) close_collective(index);
 }

@@ -11,7 +11,8 @@
 //   - an op of storage takes what TimelineOptions::storage says; one in the background ends no
 //   step;
 //   - events of one instant: first the fabric's completions by transfer id, then op ends by rank,
-//     then jobs that begin, then what a GPU does that was stopped until now, then storage by request.
+//     then jobs that begin, then what a GPU does that was stopped until now, then storage by
+//     request.
 #pragma once
 
 #include <array>

@@ -164,8 +164,9 @@ int bench(int argc, char** argv) {
   for (const int64_t gpus : sizes) {
     const int64_t dp = gpus / 128;
     if (gpus < 128 || gpus % 128 != 0) throw UserError("GPUs must be a multiple of 128");
-    std::vector<std::string> settings = {fmt::format("cluster.nodes={}", gpus / 8),
-                                         fmt::format("workload.batch.global={}", dp * microbatches),
+    std::vector<std::string> settings = {
+        fmt::format("cluster.nodes={}", gpus / 8),
+        fmt::format("workload.batch.global={}", dp * microbatches),
         fmt::format("fabric.topology.tiers={}", gpus > 4096 ? 3 : 2), "output.dir=unused"};
     settings.insert(settings.end(), more.begin(), more.end());
     const Row r = run_apart(file, gpus, settings, limit_s, limit_gib);

@@ -27,8 +27,9 @@ struct Comparison {
   bool a_complete = true, b_complete = true;
   bool step = true;           ///< the times are those of a step; false: of traffic, to its end
   double a_ns = 0, b_ns = 0;  ///< step time, or end
-  /// Mean over ranks; the changes sum to that of the step: compute, host, storage, exposed communication and
-  /// waiting per parallel dimension, and the bubble (idle, or waiting for a pipeline stage).
+  /// Mean over ranks; the changes sum to that of the step: compute, host, storage, exposed
+  /// communication and waiting per parallel dimension, and the bubble (idle, or waiting for a
+  /// pipeline stage).
   std::vector<Difference> parts;
   std::vector<ComparedJob> jobs;    ///< that both have
   std::vector<Difference> kernels;  ///< ns, all ranks together

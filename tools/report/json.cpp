@@ -133,12 +133,9 @@ Json figures(const std::vector<TrainingFigure>& list) {
 /// Means over ranks; they sum to the step.
 Json parts(const std::vector<RankTimes>& ranks) {
   const report::MeanParts m = report::mean_parts(ranks);
-  return {{"compute_ns", real(m.compute_ns)},
-          {"host_ns", real(m.host_ns)},
-          {"storage_ns", real(m.storage_ns)},
-          {"exposed_comm", by_dimension(m.exposed_ns)},
-          {"wait", by_dimension(m.wait_ns)},
-          {"idle_ns", real(m.idle_ns)},
+  return {{"compute_ns", real(m.compute_ns)},        {"host_ns", real(m.host_ns)},
+          {"storage_ns", real(m.storage_ns)},        {"exposed_comm", by_dimension(m.exposed_ns)},
+          {"wait", by_dimension(m.wait_ns)},         {"idle_ns", real(m.idle_ns)},
           {"hidden_comm", by_dimension(m.hidden_ns)}};
 }
 
