@@ -590,6 +590,7 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
   if (opened) {
     for (const uint32_t m : group.members) {
       if (m < ranks_.size()) continue;
+      open_collectives_.erase(it);
       throw SimulationError("hang: " + op_label(rank, op) + " of rank " + std::to_string(rank) +
                             " waits for rank " + std::to_string(m) + " of group '" + group.name +
                             "', but the job has " + std::to_string(ranks_.size()) + " ranks");
