@@ -90,6 +90,8 @@ class CollectiveAlgorithm {
   /// Payload bytes that one member sends, the mean where members differ: the closed form that the
   /// run must match.
   [[nodiscard]] virtual int64_t sent_per_member(const CollectiveRequest& request) const = 0;
+  /// Software time: no member is through earlier than this after the last one arrived.
+  [[nodiscard]] virtual Time floor(const CollectiveRequest& /*request*/) const { return {}; }
 };
 
 /// Factory of category "collective", from the `collectives` block of a scenario.

@@ -27,7 +27,8 @@ bool runs_alike(const Op& a, const Op& b) {
   return a.stream == b.stream && a.kind == b.kind && a.collective == b.collective &&
          a.group_slot == b.group_slot && a.peer_slot == b.peer_slot && a.tag == b.tag &&
          a.duration == b.duration && a.flops == b.flops && a.bytes == b.bytes &&
-         a.first_kernel == b.first_kernel && a.kernels == b.kernels && a.exchange == b.exchange;
+         a.first_kernel == b.first_kernel && a.kernels == b.kernels && a.exchange == b.exchange &&
+         a.action == b.action && a.first_member == b.first_member && a.background == b.background;
 }
 
 std::string describe(const OpGraph& graph, uint32_t op) {
@@ -49,6 +50,20 @@ std::string describe_cycle(const OpGraph& graph, const std::vector<uint32_t>& cy
 }
 
 }  // namespace
+
+const char* storage_action_name(StorageAction action) {
+  switch (action) {
+    case StorageAction::read:
+      return "dataset read";
+    case StorageAction::write:
+      return "checkpoint write";
+    case StorageAction::load:
+      return "checkpoint load";
+    case StorageAction::snapshot:
+      return "checkpoint snapshot";
+  }
+  return "?";
+}
 
 const char* collective_name(CollectiveKind kind) {
   switch (kind) {
@@ -186,6 +201,10 @@ uint64_t OpGraph::hash() const {
     h.add(static_cast<uint64_t>(op.bytes));
     h.add(static_cast<uint64_t>(op.first_kernel) << 32 | op.kernels);
     h.add(op.exchange);
+    if (op.kind == OpKind::storage) {
+      h.add(static_cast<uint64_t>(op.action) << 2 | static_cast<uint64_t>(op.first_member) << 1 |
+            static_cast<uint64_t>(op.background));
+    }
   }
   for (const Kernel& k : kernels) {
     h.add(static_cast<uint64_t>(k.kind));

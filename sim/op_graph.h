@@ -14,11 +14,12 @@
 #include <vector>
 
 #include "sim/exchange.h"
+#include "sim/storage.h"
 #include "sim/units.h"
 
 namespace trainyard {
 
-enum class OpKind : uint8_t { compute, collective, send, recv, memory, metadata };
+enum class OpKind : uint8_t { compute, collective, send, recv, memory, metadata, storage };
 
 /// Chakra's numbering (schema 0.0.4), which all importers map to.
 enum class CollectiveKind : uint8_t {
@@ -76,11 +77,18 @@ struct Op {
   uint32_t name = 0;       ///< index into OpGraph::strings
   uint32_t stream = 0;     ///< index into OpGraph::streams
   OpKind kind = OpKind::metadata;
+  StorageAction action = StorageAction::read;  // storage
+  /// storage: only the first member of the group does it, it costs the others nothing.
+  bool first_member = false;
+  /// storage: the step does not end with it and no rank is held up by it, but by what depends on
+  /// it.
+  bool background = false;
   CollectiveKind collective = CollectiveKind::all_reduce;  // collective
-  uint32_t group_slot = 0;  // collective, exchange: index into RankBinding::groups
+  uint32_t group_slot = 0;  // collective, exchange, first_member: index into RankBinding::groups
   uint32_t peer_slot = 0;   // send, recv: index into RankBinding::peers
   uint64_t tag = 0;         // send, recv: matched in order of issue per (src, dst, tag)
-  Time duration;            // compute, memory: as traced; zero when unknown. metadata: a delay
+  Time duration;            // compute, memory: as traced; zero when unknown. metadata, storage
+                            // snapshot: a delay
   int64_t flops = 0;        // compute; with kernels: their sum
   uint32_t first_kernel = 0, kernels = 0;  // compute: range of OpGraph::kernels; may be empty
   /// all-to-all: shares are those of this exchange of Job::exchanges. compute: the time is scaled
@@ -88,7 +96,8 @@ struct Op {
   uint32_t exchange = 0;
   /// compute, memory: bytes touched. collective: Chakra's convention, the bytes that one rank
   /// contributes (all-reduce, reduce-scatter: whole input buffer; all-gather: own shard;
-  /// all-to-all: whole send buffer, own share included). send, recv: message size.
+  /// all-to-all: whole send buffer, own share included). send, recv: message size. storage: what
+  /// the rank moves.
   int64_t bytes = 0;
 };
 
@@ -147,12 +156,24 @@ struct RankProgram {
   RankBinding binding;
 };
 
+/// One of several jobs on a fabric: ranks that begin together and share no communicator with
+/// others.
+struct JobPart {
+  std::string name;
+  uint32_t first_rank = 0, ranks = 0;
+  Time start;
+  uint8_t traffic_class = 0;  ///< Transfer::traffic_class of all it sends
+  bool eager_sends = true;    ///< see TimelineOptions
+};
+
 /// Everything that one training job does: a program per rank and the communicators.
 struct Job {
   std::string name;
   std::vector<RankProgram> ranks;
   std::vector<Group> groups;
   std::shared_ptr<const Exchanges> exchanges;  ///< null where no op names one
+  /// The jobs that this holds, by rising rank, every rank in one; empty: a single one from time 0.
+  std::vector<JobPart> parts = {};
   /// Replaces graphs of equal content by one shared graph; returns the number of rank classes.
   size_t fold();
 };

@@ -14,7 +14,7 @@ namespace trainyard {
 
 /// One bar of the timeline: an op (or a part of one) on a stream of a rank.
 struct Span {
-  enum class Kind : uint8_t { compute, collective, send, recv, memory, wait };
+  enum class Kind : uint8_t { compute, collective, send, recv, memory, wait, storage };
   uint32_t rank = 0;
   Kind kind = Kind::compute;
   std::string name;
@@ -25,17 +25,19 @@ struct Span {
   uint32_t last = kNone;   ///< wait: the rank that was waited for
 };
 
-/// What a rank does at an instant; the first that applies.
-enum class Phase : uint8_t { compute, exposed_comm, host, wait, idle };
-inline constexpr size_t kPhases = 5;
+/// What a rank does at an instant; the first that applies, storage before wait.
+enum class Phase : uint8_t { compute, exposed_comm, host, wait, idle, storage };
+inline constexpr size_t kPhases = 6;
 
 /// Time of one rank, split so that the parts sum to the step:
-/// step = compute + exposed_comm + host + wait + idle. Hidden communication overlaps compute.
+/// step = compute + exposed_comm + host + storage + wait + idle. Hidden communication overlaps
+/// compute.
 struct RankTimes {
   uint32_t rank = 0;
   Time finish;        ///< end of its last op
   Time compute;       ///< at least one compute op running
   Time host;          ///< only CPU-side ops of a trace running
+  Time storage;       ///< only storage under way, or the write of a checkpoint held work up
   Time exposed_comm;  ///< no compute, bytes of this rank moving
   Time hidden_comm;   ///< bytes moving behind compute
   Time wait;          ///< nothing running or moving, waiting for a peer in a collective or recv

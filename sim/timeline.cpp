@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <numeric>
 #include <queue>
 
 #include "sim/dice.h"
@@ -13,6 +15,8 @@ namespace {
 
 constexpr uint32_t kNone = 0xffffffffU;
 // Events whose key is no rank.
+constexpr uint32_t kPartBegin = 0xfffffffcU;        // arg: index into Job::parts
+constexpr uint32_t kThrough = 0xfffffffdU;          // arg: index into held_
 constexpr uint32_t kDelayedBegin = 0xfffffffeU;     // arg: index into delayed_
 constexpr uint32_t kDelayedDelivery = 0xffffffffU;  // arg: transfer
 /// Longest stretch that the fabric runs without a look at progress and interrupts: shorter for
@@ -42,10 +46,12 @@ double busbw_factor(CollectiveKind kind, uint32_t n) {
 
 /// What is the same for all ranks of a class whose bindings repeat alike.
 struct Timeline::ClassInfo {
+  std::vector<char> host;                         // stream -> it is the host's
   std::vector<std::vector<uint32_t>> stream_ops;  // fifo streams: ops in issue order
   std::vector<uint32_t> nth;    // collective: its number within the group; send/recv: within
                                 // (peer, tag, direction)
   std::vector<uint32_t> roots;  // ops without dependencies
+  uint32_t background = 0;      // ops that no step ends with
 };
 
 struct Timeline::RankState {
@@ -80,9 +86,10 @@ struct Timeline::RankState {
     std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready;
   };
   std::vector<StreamState> streams;
-  uint32_t left = 0;
+  uint32_t left = 0, left_in_front = 0;
   // What runs now, and since when the split below holds.
-  int computing = 0, hosting = 0, moving = 0, waiting = 0;
+  int computing = 0, hosting = 0, moving = 0, waiting = 0, storing = 0;
+  [[nodiscard]] bool idle() const { return computing + hosting + moving + waiting + storing == 0; }
   std::array<int16_t, kDimensions> moving_of{}, waiting_of{};
   Time since;
   /// With TimelineOptions::overlap_q32: compute ops under way, and how fast.
@@ -99,10 +106,11 @@ struct Timeline::RankState {
 
 struct Timeline::Collective {
   uint32_t group = 0, nth = 0;
-  uint32_t record = kNone;
+  CollectiveRecord record;
   CollectiveKind kind = CollectiveKind::all_reduce;
   int64_t bytes = 0;
   uint32_t first_rank = kNone, first_op = 0;
+  const CollectiveAlgorithm* algorithm = nullptr;  // null: nothing moves
   std::unique_ptr<CollectiveRun> run;
   uint32_t call = kNone;        // of the host
   std::vector<uint32_t> op_of;  // member -> op, kNone before arrival
@@ -110,6 +118,7 @@ struct Timeline::Collective {
   std::vector<char> member_done;
   uint32_t arrived = 0, done = 0;
   uint32_t owner = 0;
+  Time floor;
 };
 
 struct Timeline::Message {
@@ -118,7 +127,7 @@ struct Timeline::Message {
   uint32_t owner = kNone;  // of its transfer
   Time posted_send, posted_recv, start;
   bool started = false, delivered = false;
-  std::vector<uint64_t> key;
+  MessageKey key{};
 };
 
 Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
@@ -152,6 +161,7 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
     if (!info) {
       info = std::make_unique<ClassInfo>();
       info->stream_ops.resize(g->streams.size());
+      for (const Stream& stream : g->streams) info->host.push_back(stream.name == "host" ? 1 : 0);
       info->nth.resize(g->ops.size());
       std::map<uint32_t, uint32_t> per_group;
       std::map<std::tuple<uint32_t, uint64_t, bool>, uint32_t> per_peer;
@@ -161,6 +171,10 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
           info->stream_ops[op.stream].push_back(i);
         }
         if (g->dependency_count(i) == 0) info->roots.push_back(i);
+        if (op.background) ++info->background;
+        if (op.kind == OpKind::storage && op.action != StorageAction::snapshot) {
+          TRAINYARD_ASSERT(options_.storage != nullptr);
+        }
         if (op.kind == OpKind::collective)
           info->nth[i] = per_group[binding.groups[op.group_slot]]++;
         if (op.kind == OpKind::send || op.kind == OpKind::recv) {
@@ -177,9 +191,15 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
     if (n % RankState::kPageOps != 0) s.pages.back().left = n % RankState::kPageOps;
     s.streams.resize(g->streams.size());
     s.left = static_cast<uint32_t>(g->ops.size());
+    s.left_in_front = s.left - info->background;
     ops_total_ += s.left;
     times_[r].rank = r;
   }
+  for (uint32_t p = 0; p < job.parts.size(); ++p) {
+    TRAINYARD_ASSERT(job.parts[p].first_rank == part_of_.size());
+    part_of_.insert(part_of_.end(), job.parts[p].ranks, p);
+  }
+  TRAINYARD_ASSERT(part_of_.empty() || part_of_.size() == ranks_.size());
 }
 
 Timeline::~Timeline() = default;
@@ -235,7 +255,9 @@ void Timeline::repace(uint32_t rank) {
 bool Timeline::end_paced(uint32_t rank, uint32_t op) {
   RankState& s = ranks_[rank];
   const Op& o = s.graph->ops[op];
-  if (o.kind == OpKind::metadata || s.graph->streams[o.stream].name == "host") return true;
+  if (o.kind == OpKind::metadata || o.kind == OpKind::storage || s.info->host[o.stream] != 0) {
+    return true;
+  }
   const auto it = std::find_if(s.paced.begin(), s.paced.end(),
                                [&](const RankState::Paced& p) { return p.op == op; });
   if (it == s.paced.end() || it->end != now_) return false;
@@ -268,6 +290,7 @@ void Timeline::account(uint32_t rank) {
                      s.computing > 0 ? Phase::compute
                      : s.moving > 0  ? Phase::exposed_comm
                      : s.hosting > 0 ? Phase::host
+                     : s.storing > 0 ? Phase::storage
                      : s.waiting > 0 ? Phase::wait
                                      : Phase::idle,
                      from, now_);
@@ -290,6 +313,8 @@ void Timeline::account(uint32_t rank) {
     t.exposed_of[first_of(s.moving_of)] += span;
   } else if (s.hosting > 0) {
     t.host += span;
+  } else if (s.storing > 0) {
+    t.storage += span;
   } else if (s.waiting > 0) {
     t.wait += span;
     t.wait_of[first_of(s.waiting_of)] += span;
@@ -302,8 +327,36 @@ void Timeline::emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Tim
                     uint32_t owner, uint32_t last) {
   if (recorder_ == nullptr || end <= begin) return;
   const OpGraph& g = *ranks_[rank].graph;
+  if (kind != Span::Kind::wait) recorder_->timed(rank, g, op, end - begin);
+  if (!recorder_->wants(end - begin)) return;
   recorder_->span(
       {rank, kind, g.name_of(op), g.streams[g.ops[op].stream].name, begin, end, owner, last});
+}
+
+uint8_t Timeline::class_of(uint32_t rank) const {
+  return part_of_.empty() ? options_.traffic_class : job_.parts[part_of_[rank]].traffic_class;
+}
+
+bool Timeline::sends_eagerly(uint32_t rank) const {
+  return part_of_.empty() ? options_.eager_sends : job_.parts[part_of_[rank]].eager_sends;
+}
+
+Time Timeline::part_end(const JobPart& part) const {
+  Time end = part.start;
+  for (uint32_t r = part.first_rank; r < part.first_rank + part.ranks; ++r) {
+    end = std::max(end, ranks_[r].left_in_front == 0 ? times_[r].finish : now_);
+  }
+  return end;
+}
+
+/// They do nothing before.
+void Timeline::begin_ranks(uint32_t first, uint32_t count) {
+  for (uint32_t r = first; r < first + count; ++r) {
+    RankState& s = ranks_[r];
+    s.since = now_;
+    for (const uint32_t root : s.info->roots) release(r, root);
+    for (uint32_t st = 0; st < s.streams.size(); ++st) try_stream(r, st);
+  }
 }
 
 void Timeline::release(uint32_t rank, uint32_t op) {
@@ -377,7 +430,7 @@ void Timeline::begin_now(uint32_t rank, uint32_t op) {
       Time d = compute_.duration(*s.graph, op, rank);
       if (o.exchange != 0) d = scaled(d, rank, o);
       account(rank);
-      const bool host = s.graph->streams[o.stream].name == "host";
+      const bool host = s.info->host[o.stream] != 0;
       (host ? s.hosting : s.computing) += 1;
       if (options_.overlap_q32 != 0 && !host) {
         begin_paced(rank, op, d);
@@ -400,6 +453,60 @@ void Timeline::begin_now(uint32_t rank, uint32_t op) {
     case OpKind::recv:
       begin_message(rank, op);
       return;
+    case OpKind::storage:
+      begin_storage(rank, op);
+      return;
+  }
+}
+
+void Timeline::begin_storage(uint32_t rank, uint32_t op) {
+  RankState& s = ranks_[rank];
+  const Op& o = s.graph->ops[op];
+  const bool snapshot = o.action == StorageAction::snapshot;
+  const bool others_do = o.first_member && position(rank, o.group_slot) != 0;
+  if (others_do || (snapshot ? o.duration == Time() : o.bytes == 0)) {
+    finished_.emplace_back(rank, op);
+    return;
+  }
+  if (!o.background) {
+    account(rank);
+    ++s.storing;
+  }
+  if (snapshot) {
+    emit(rank, op, Span::Kind::storage, now_, now_ + o.duration);
+    events_.push((now_ + o.duration).ps(), rank, op);
+    return;
+  }
+  const uint32_t request = options_.storage->submit({rank, o.action, o.bytes}, now_);
+  TRAINYARD_ASSERT(request == storage_ops_.size());
+  storage_ops_.push_back({rank, op, now_});
+}
+
+/// What the storage does at this instant.
+void Timeline::run_storage() {
+  storage_done_.clear();
+  storage_moves_.clear();
+  options_.storage->advance(now_, storage_done_, storage_moves_);
+  for (const StorageMove& m : storage_moves_) {
+    if (storage_owner_ == kNone) {
+      storage_owner_ = static_cast<uint32_t>(owners_.size());
+      owners_.push_back({});
+    }
+    Transfer t;
+    t.src = m.src;
+    t.dst = m.dst;
+    t.size = Bytes(m.bytes);
+    t.channel = 0xfffffffeU;
+    t.owner = storage_owner_;
+    t.traffic_class = options_.traffic_class;
+    const TransferId id = fabric_.start(t, now_);
+    TRAINYARD_ASSERT(id == flights_.size());
+    flights_.push_back({Flight::Of::storage, m.token, 0, {}});
+  }
+  for (const uint32_t request : storage_done_) {
+    const StorageOp& s = storage_ops_[request];
+    emit(s.rank, s.op, Span::Kind::storage, s.begin, now_);
+    finished_.emplace_back(s.rank, s.op);
   }
 }
 
@@ -425,14 +532,34 @@ uint32_t Timeline::position(uint32_t rank, uint32_t slot) const {
 void Timeline::finish(uint32_t rank, uint32_t op) {
   RankState& s = ranks_[rank];
   const Op& o = s.graph->ops[op];
-  account(rank);
+  if (o.background) {
+    // A rank that has nothing else to do and goes on now was held up by it since it fell idle.
+    bool held_up = false;
+    for (const uint32_t* next = s.graph->successors_begin(op); next != s.graph->successors_end(op);
+         ++next) {
+      held_up = held_up || (s.pending(*next) == 1 && !s.graph->ops[*next].background);
+    }
+    if (held_up && s.idle()) {
+      s.storing = 1;
+      account(rank);
+      s.storing = 0;
+    }
+  } else {
+    account(rank);
+    if (--s.left_in_front == 0) times_[rank].finish = now_;
+    end_ = std::max(end_, now_);
+  }
   if (o.kind == OpKind::compute || o.kind == OpKind::memory) {
-    (s.graph->streams[o.stream].name == "host" ? s.hosting : s.computing) -= 1;
+    (s.info->host[o.stream] != 0 ? s.hosting : s.computing) -= 1;
+  }
+  if (o.kind == OpKind::storage && !o.background) {
+    const bool others_do = o.first_member && position(rank, o.group_slot) != 0;
+    const bool nothing = o.action == StorageAction::snapshot ? o.duration == Time() : o.bytes == 0;
+    if (!others_do && !nothing) --s.storing;
   }
   ++ops_done_;
   fingerprint_ += dice(static_cast<uint64_t>(now_.ps()), 100, rank, op);
-  end_ = std::max(end_, now_);
-  if (--s.left == 0) times_[rank].finish = now_;
+  --s.left;
   for (const uint32_t* next = s.graph->successors_begin(op); next != s.graph->successors_end(op);
        ++next) {
     if (--s.pending(*next) == 0) release(rank, *next);
@@ -456,16 +583,24 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
     return;
   }
   const uint64_t key = (static_cast<uint64_t>(gi) << 32) | s.info->nth[op];
-  const auto [it, opened] = open_collectives_.emplace(key, collectives_.size());
+  const uint32_t slot = free_collectives_.empty() ? static_cast<uint32_t>(collectives_.size())
+                                                  : free_collectives_.back();
+  const auto [it, opened] = open_collectives_.emplace(key, slot);
   const uint32_t index = it->second;
   if (opened) {
     for (const uint32_t m : group.members) {
       if (m < ranks_.size()) continue;
+      open_collectives_.erase(it);
       throw SimulationError("hang: " + op_label(rank, op) + " of rank " + std::to_string(rank) +
                             " waits for rank " + std::to_string(m) + " of group '" + group.name +
                             "', but the job has " + std::to_string(ranks_.size()) + " ranks");
     }
-    Collective c;
+    if (free_collectives_.empty())
+      collectives_.emplace_back();
+    else
+      free_collectives_.pop_back();
+    Collective& c = collectives_[slot];
+    c = {};
     c.group = gi;
     c.nth = s.info->nth[op];
     c.kind = o.collective;
@@ -475,19 +610,15 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
     c.op_of.assign(group.members.size(), kNone);
     c.arrival.resize(group.members.size());
     c.member_done.assign(group.members.size(), 0);
-    CollectiveRecord r;
-    r.index = static_cast<uint32_t>(records_.size());
-    r.name = s.graph->name_of(op);
+    CollectiveRecord& r = c.record;
+    r.index = next_record_++;
     r.kind = o.collective;
-    r.group = group.name;
     r.ranks = static_cast<uint32_t>(group.members.size());
     r.bytes = o.bytes;
     r.first_arrival = now_;
-    r.algorithm = "none";
-    c.record = r.index;
-    c.owner = r.owner = static_cast<uint32_t>(owner_names_.size());
-    owner_names_.push_back(std::string(collective_name(o.collective)) + " #" +
-                           std::to_string(r.index));
+    c.owner = r.owner = static_cast<uint32_t>(owners_.size());
+    owners_.push_back({nullptr, r.index, o.collective});
+    if (options_.faults != nullptr) open_in_order_.emplace(r.index, slot);
     const int64_t bytes = request_bytes(o.collective, o.bytes, group.members.size());
     if (bytes > 0) {
       CollectiveRequest request{o.collective, bytes, &group.members, options_.placement, nullptr};
@@ -496,19 +627,16 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
         request.sizes =
             job_.exchanges->sizes(gi, static_cast<uint32_t>(group.members.size()), o.exchange);
       }
-      const CollectiveAlgorithm& algorithm = selector_.choose(request);
-      r.algorithm = algorithm.name();
+      c.algorithm = &selector_.choose(request);
+      c.floor = c.algorithm->floor(request);
       if (options_.host != nullptr) {
-        c.call =
-            options_.host->open({&algorithm, request, gi * 64, c.owner, options_.traffic_class});
+        c.call = options_.host->open({c.algorithm, request, gi * 64, c.owner, class_of(rank)});
         TRAINYARD_ASSERT(c.call == hosted_.size());
         hosted_.push_back(index);
       } else {
-        c.run = algorithm.begin(request);
+        c.run = c.algorithm->begin(request);
       }
     }
-    records_.push_back(std::move(r));
-    collectives_.push_back(std::move(c));
   }
   Collective& c = collectives_[index];
   if (c.kind != o.collective || c.bytes != o.bytes) {
@@ -530,8 +658,8 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
     wait(rank, op, 1);
   } else {
     // The last one is here: everybody's wait ends, the transfer begins.
-    records_[c.record].start = now_;
-    records_[c.record].last_rank = rank;
+    c.record.start = now_;
+    c.record.last_rank = rank;
     for (uint32_t m = 0; m < n; ++m) {
       const uint32_t other = group.members[m];
       if (c.member_done[m] != 0) continue;  // a root can be through before the last one comes
@@ -570,12 +698,12 @@ void Timeline::apply(uint32_t index, std::vector<CollectiveSend>& sends,
     t.channel = c.group * 64 + send.channel % 64;
     if (send.clear_to_send) t.channel |= kGrantChannel;
     t.owner = c.owner;
-    t.traffic_class = send.clear_to_send ? send.traffic_class
-                                         : std::max(send.traffic_class, options_.traffic_class);
+    t.traffic_class =
+        send.clear_to_send ? send.traffic_class : std::max(send.traffic_class, class_of(t.src));
     const TransferId id = fabric_.start(t, now_);
     TRAINYARD_ASSERT(id == flights_.size());
-    flights_.push_back({true, index, send});
-    CollectiveRecord& r = records_[c.record];
+    CollectiveRecord& r = c.record;
+    flights_.push_back({Flight::Of::collective, index, r.index, send});
     if (send.clear_to_send) {
       ++r.cts_count;
       continue;
@@ -584,31 +712,44 @@ void Timeline::apply(uint32_t index, std::vector<CollectiveSend>& sends,
     r.wire_payload += send.bytes;
   }
   const bool all_here = c.arrived == members.size();
+  const Time floor = c.record.start + c.floor;
   for (const uint32_t m : done) {
-    TRAINYARD_ASSERT(c.member_done[m] == 0 && c.op_of[m] != kNone);
-    c.member_done[m] = 1;
-    ++c.done;
-    const uint32_t rank = members[m];
-    account(rank);
-    all_here ? move(rank, c.op_of[m], -1) : wait(rank, c.op_of[m], -1);
-    emit(rank, c.op_of[m], Span::Kind::collective,
-         all_here ? records_[c.record].start : c.arrival[m], now_, c.owner);
-    finished_.emplace_back(rank, c.op_of[m]);
+    if (all_here && floor > now_) {
+      events_.push(floor.ps(), kThrough, static_cast<uint32_t>(held_.size()));
+      held_.emplace_back(index, m);
+    } else {
+      member_through(index, m);
+    }
   }
+}
+
+void Timeline::member_through(uint32_t index, uint32_t m) {
+  Collective& c = collectives_[index];
+  const auto& members = job_.groups[c.group].members;
+  const bool all_here = c.arrived == members.size();
+  TRAINYARD_ASSERT(c.member_done[m] == 0 && c.op_of[m] != kNone);
+  c.member_done[m] = 1;
+  ++c.done;
+  const uint32_t rank = members[m];
+  account(rank);
+  all_here ? move(rank, c.op_of[m], -1) : wait(rank, c.op_of[m], -1);
+  emit(rank, c.op_of[m], Span::Kind::collective, all_here ? c.record.start : c.arrival[m], now_,
+       c.owner);
+  finished_.emplace_back(rank, c.op_of[m]);
   if (c.done == members.size()) close_collective(index);
 }
 
 void Timeline::close_collective(uint32_t index) {
   Collective& c = collectives_[index];
-  CollectiveRecord& r = records_[c.record];
+  CollectiveRecord& r = c.record;
   r.finish = now_;
   r.wait_max = r.start - r.first_arrival;
   if (r.finish - r.first_arrival > options_.collective_timeout) {
-    throw SimulationError("collective timeout: " + std::string(collective_name(r.kind)) + " " +
-                          op_label(c.first_rank, c.first_op) + " of group '" + r.group + "' took " +
-                          print_time(r.finish - r.first_arrival) + ", of which " +
-                          print_time(r.wait_max) + " waiting for its last member; limit " +
-                          print_time(options_.collective_timeout));
+    throw SimulationError(
+        "collective timeout: " + std::string(collective_name(r.kind)) + " " +
+        op_label(c.first_rank, c.first_op) + " of group '" + job_.groups[c.group].name + "' took " +
+        print_time(r.finish - r.first_arrival) + ", of which " + print_time(r.wait_max) +
+        " waiting for its last member; limit " + print_time(options_.collective_timeout));
   }
   const double seconds = (r.finish - r.start).seconds();
   if (seconds > 0) {
@@ -619,10 +760,58 @@ void Timeline::close_collective(uint32_t index) {
     r.busbw_gbytes_per_s = r.algbw_gbytes_per_s * busbw_factor(r.kind, r.ranks);
   }
   open_collectives_.erase((static_cast<uint64_t>(c.group) << 32) | c.nth);
+  if (options_.faults != nullptr) open_in_order_.erase(r.index);
+  keep(c);
   c.run.reset();
-  c.op_of = {};
-  c.arrival = {};
-  c.member_done = {};
+  free_collectives_.push_back(index);
+}
+
+/// The record of a collective that is through, or was open at the end. Beyond most_records the
+/// shorter half goes.
+void Timeline::keep(Collective& c) {
+  CollectiveRecord& r = c.record;
+  const Time length = r.finish - r.start;
+  if (length < shortest_record_) {
+    ++records_dropped_;
+    return;
+  }
+  r.name = ranks_[c.first_rank].graph->name_of(c.first_op);
+  r.group = job_.groups[c.group].name;
+  r.algorithm = c.algorithm == nullptr ? "none" : c.algorithm->name();
+  records_.push_back(r);
+  record_calls_.push_back(c.call);
+  if (records_.size() <= options_.most_records) return;
+  std::vector<int64_t> lengths;
+  lengths.reserve(records_.size());
+  for (const CollectiveRecord& x : records_) lengths.push_back((x.finish - x.start).ps());
+  const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2);
+  std::nth_element(lengths.begin(), middle, lengths.end());
+  shortest_record_ = Time::ps(*middle + 1);
+  size_t kept = 0;
+  for (size_t i = 0; i < records_.size(); ++i) {
+    if (records_[i].finish - records_[i].start < shortest_record_) continue;
+    if (kept != i) {
+      records_[kept] = std::move(records_[i]);
+      record_calls_[kept] = record_calls_[i];
+    }
+    ++kept;
+  }
+  records_dropped_ += records_.size() - kept;
+  records_.resize(kept);
+  record_calls_.resize(kept);
+}
+
+std::vector<std::string> Timeline::owners() const {
+  constexpr size_t kMost = 1'000'000;
+  std::vector<std::string> names;
+  names.reserve(std::min(kMost, owners_.size()));
+  for (const Owner& o : owners_) {
+    if (names.size() == kMost) break;
+    names.push_back(o.send != nullptr
+                        ? "send " + *o.send
+                        : std::string(collective_name(o.kind)) + " #" + std::to_string(o.record));
+  }
+  return names;
 }
 
 void Timeline::begin_message(uint32_t rank, uint32_t op) {
@@ -630,15 +819,23 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
   const Op& o = s.graph->ops[op];
   const uint32_t peer = job_.ranks[rank].binding.peers[o.peer_slot];
   const bool sending = o.kind == OpKind::send;
-  std::vector<uint64_t> key{sending ? rank : peer, sending ? peer : rank, o.tag, s.info->nth[op]};
-  const auto [it, opened] = open_messages_.emplace(key, messages_.size());
+  const uint32_t src = sending ? rank : peer;
+  const uint32_t dst = sending ? peer : rank;
+  const MessageKey key{(static_cast<uint64_t>(src) << 32) | dst, o.tag, s.info->nth[op]};
+  const uint32_t slot =
+      free_messages_.empty() ? static_cast<uint32_t>(messages_.size()) : free_messages_.back();
+  const auto [it, opened] = open_messages_.emplace(key, slot);
   const uint32_t index = it->second;
   if (opened) {
-    Message m;
-    m.src = static_cast<uint32_t>(key[0]);
-    m.dst = static_cast<uint32_t>(key[1]);
-    m.key = std::move(key);
-    messages_.push_back(std::move(m));
+    if (free_messages_.empty())
+      messages_.emplace_back();
+    else
+      free_messages_.pop_back();
+    Message& m = messages_[slot];
+    m = {};
+    m.src = src;
+    m.dst = dst;
+    m.key = key;
   }
   Message& m = messages_[index];
   (sending ? m.send_op : m.recv_op) = op;
@@ -658,13 +855,14 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
   if (m.delivered) {
     finished_.emplace_back(rank, op);  // an eager send was faster than its receive
     open_messages_.erase(m.key);
+    free_messages_.push_back(index);
     return;
   }
   if (m.started) {
     move(rank, op, 1);
     return;
   }
-  if (!both && !(sending && options_.eager_sends)) {
+  if (!both && !(sending && sends_eagerly(rank))) {
     wait(rank, op, 1);
     return;
   }
@@ -672,7 +870,7 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
   m.start = now_;
   move(rank, op, 1);
   const Op& send = ranks_[m.src].graph->ops[m.send_op];
-  if (m.src != m.dst && send.bytes != 0) m.owner = static_cast<uint32_t>(owner_names_.size());
+  if (m.src != m.dst && send.bytes != 0) m.owner = static_cast<uint32_t>(owners_.size());
   if (both) {
     const uint32_t other = sending ? m.dst : m.src;
     account(other);
@@ -692,11 +890,11 @@ void Timeline::begin_message(uint32_t rank, uint32_t op) {
   t.size = Bytes(send.bytes);
   t.channel = 0xffffffffU;
   t.owner = m.owner;
-  t.traffic_class = options_.traffic_class;
-  owner_names_.push_back("send " + ranks_[m.src].graph->name_of(m.send_op));
+  t.traffic_class = class_of(m.src);
+  owners_.push_back({&ranks_[m.src].graph->name_of(m.send_op)});
   const TransferId id = fabric_.start(t, now_);
   TRAINYARD_ASSERT(id == flights_.size());
-  flights_.push_back({false, index, {}});
+  flights_.push_back({Flight::Of::message, index, 0, {}});
 }
 
 void Timeline::message_done(uint32_t index) {
@@ -714,6 +912,7 @@ void Timeline::message_done(uint32_t index) {
   }
   end(m.dst, m.recv_op, Span::Kind::recv, std::max(m.start, m.posted_recv));
   open_messages_.erase(m.key);
+  free_messages_.push_back(index);
 }
 
 void Timeline::on_completion(const Completion& c) {
@@ -721,8 +920,12 @@ void Timeline::on_completion(const Completion& c) {
       options_.complete_at_receiver ? Completion::What::delivered : Completion::What::acknowledged;
   if (c.what != wanted) return;
   const Flight& flight = flights_[c.id];
-  if (!flight.is_collective) {
+  if (flight.of == Flight::Of::message) {
     message_done(flight.index);
+    return;
+  }
+  if (flight.of == Flight::Of::storage) {
+    options_.storage->moved(flight.index, now_);
     return;
   }
   if (options_.faults != nullptr) {
@@ -750,17 +953,24 @@ Time Timeline::deadline() {
   if (options_.faults == nullptr || options_.collective_timeout == Time::infinity()) {
     return Time::infinity();
   }
-  while (oldest_open_ < collectives_.size() &&
-         collectives_[oldest_open_].done ==
-             job_.groups[collectives_[oldest_open_].group].members.size()) {
-    ++oldest_open_;
-  }
-  if (oldest_open_ == collectives_.size()) return Time::infinity();
-  return records_[collectives_[oldest_open_].record].first_arrival + options_.collective_timeout;
+  if (open_in_order_.empty()) return Time::infinity();
+  return collectives_[open_in_order_.begin()->second].record.first_arrival +
+         options_.collective_timeout;
 }
 
 bool Timeline::run(Recorder* recorder) {
   recorder_ = recorder;
+  try {
+    const bool complete = run_all();
+    book_collectives();
+    return complete;
+  } catch (...) {
+    book_collectives();
+    throw;
+  }
+}
+
+bool Timeline::run_all() {
   auto settle = [&] {
     // Ops that end at this instant release others, which may end at once, too. Streams look for
     // their next op when all that end together have released theirs.
@@ -781,10 +991,13 @@ bool Timeline::run(Recorder* recorder) {
     }
     finished_.clear();
   };
-  for (uint32_t r = 0; r < ranks_.size(); ++r) {
-    RankState& s = ranks_[r];
-    for (const uint32_t root : s.info->roots) release(r, root);
-    for (uint32_t st = 0; st < s.streams.size(); ++st) try_stream(r, st);
+  if (job_.parts.empty()) begin_ranks(0, static_cast<uint32_t>(ranks_.size()));
+  for (uint32_t p = 0; p < job_.parts.size(); ++p) {
+    const JobPart& part = job_.parts[p];
+    if (part.start > Time())
+      events_.push(part.start.ps(), kPartBegin, p);
+    else
+      begin_ranks(part.first_rank, part.ranks);
   }
   settle();
 
@@ -795,7 +1008,10 @@ bool Timeline::run(Recorder* recorder) {
   std::vector<CollectiveSend> no_sends;
   std::vector<uint32_t> member(1);
   while (ops_done_ < ops_total_) {
-    const Time own = events_.empty() ? Time::infinity() : Time::ps(events_.next_time());
+    const Time stores =
+        options_.storage != nullptr ? options_.storage->next_event() : Time::infinity();
+    const Time own =
+        std::min(stores, events_.empty() ? Time::infinity() : Time::ps(events_.next_time()));
     const Time fabric_next = fabric_.next_event();
     const Time fails_at = deadline();
     const bool stuck =
@@ -834,32 +1050,56 @@ bool Timeline::run(Recorder* recorder) {
     now_ = own;
     while (!events_.empty() && events_.next_time() == now_.ps()) {
       const Event e = events_.pop();
-      if (e.key == kDelayedBegin) {
+      if (e.key == kThrough) {
+        member_through(held_[e.arg].first, held_[e.arg].second);
+      } else if (e.key == kDelayedBegin) {
         begin_now(delayed_[e.arg].first, delayed_[e.arg].second);
       } else if (e.key == kDelayedDelivery) {
         on_delivery(e.arg);
+      } else if (e.key == kPartBegin) {
+        begin_ranks(job_.parts[e.arg].first_rank, job_.parts[e.arg].ranks);
       } else if (options_.overlap_q32 == 0 || end_paced(e.key, e.arg)) {
         finished_.emplace_back(e.key, e.arg);
       }
     }
+    if (stores <= now_) run_storage();
     settle();
   }
+  // A job's ranks are idle until its end, not until that of others.
+  for (const JobPart& part : job_.parts) {
+    now_ = part_end(part);
+    for (uint32_t r = part.first_rank; r < part.first_rank + part.ranks; ++r) account(r);
+  }
   now_ = end_;
-  for (uint32_t r = 0; r < ranks_.size(); ++r) account(r);
+  if (job_.parts.empty()) {
+    for (uint32_t r = 0; r < ranks_.size(); ++r) account(r);
+  }
   // Late ACKs and pauses: the last op does not wait for them, the balance of the fabric does.
   while (fabric_.outstanding() > 0) {
     if (fabric_.next_event() == Time::infinity()) throw SimulationError(fabric_.describe_stall());
     fabric_.advance(Time::infinity(), completions);
   }
-  book_collectives();
   return true;
 }
 
-/// What the messages of each collective came to.
+/// Puts the records in order, those of open collectives among them, and adds what the messages of
+/// each came to; of a run that was cut off that is not known.
 void Timeline::book_collectives() {
-  for (uint32_t call = 0; call < hosted_.size(); ++call) {
-    CollectiveRecord& r = records_[collectives_[hosted_[call]].record];
-    const CollectiveHost::Tally t = options_.host->tally(call);
+  const bool complete = ops_done_ == ops_total_ && fabric_.outstanding() == 0;
+  for (const auto& entry : open_collectives_) {
+    shortest_record_ = Time::ps(std::numeric_limits<int64_t>::min());
+    keep(collectives_[entry.second]);
+  }
+  std::vector<uint32_t> order(records_.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::sort(order.begin(), order.end(),
+            [&](uint32_t a, uint32_t b) { return records_[a].index < records_[b].index; });
+  std::vector<CollectiveRecord> sorted;
+  sorted.reserve(records_.size());
+  for (const uint32_t i : order) {
+    CollectiveRecord& r = sorted.emplace_back(std::move(records_[i]));
+    if (!complete || record_calls_[i] == kNone) continue;
+    const CollectiveHost::Tally t = options_.host->tally(record_calls_[i]);
     r.transfers = t.transfers;
     r.wire_payload = t.payload;
     r.transmissions = t.transmissions;
@@ -868,21 +1108,30 @@ void Timeline::book_collectives() {
     r.cts_p90 = t.cts_p90;
     r.cts_p99 = t.cts_p99;
   }
+  records_ = std::move(sorted);
+  if (!complete) return;
+  const auto record_of = [&](uint32_t index) {
+    const auto it =
+        std::lower_bound(records_.begin(), records_.end(), index,
+                         [](const CollectiveRecord& r, uint32_t i) { return r.index < i; });
+    return it != records_.end() && it->index == index ? &*it : nullptr;
+  };
   const auto& transfers = fabric_.transfers();
   std::map<uint32_t, std::vector<Time>> grants;  // by record
   for (uint32_t id = 0; id < flights_.size(); ++id) {
-    if (!flights_[id].is_collective) continue;
-    const uint32_t record = collectives_[flights_[id].index].record;
-    records_[record].transmissions += transfers[id].transmissions;
+    if (flights_[id].of != Flight::Of::collective) continue;
+    CollectiveRecord* const r = record_of(flights_[id].record);
+    if (r == nullptr) continue;
+    r->transmissions += transfers[id].transmissions;
     if (flights_[id].send.clear_to_send) {
-      grants[record].push_back(transfers[id].delivered - transfers[id].start);
+      grants[r->index].push_back(transfers[id].delivered - transfers[id].start);
     }
   }
   for (auto& entry : grants) {
     std::vector<Time>& times = entry.second;
     std::sort(times.begin(), times.end());
     const auto percentile = [&times](size_t p) { return times[(times.size() * p + 99) / 100 - 1]; };
-    CollectiveRecord& r = records_[entry.first];
+    CollectiveRecord& r = *record_of(entry.first);
     r.cts_p50 = percentile(50);
     r.cts_p90 = percentile(90);
     r.cts_p99 = percentile(99);
@@ -908,9 +1157,9 @@ std::string Timeline::describe_hang() {
   if (fabric_.outstanding() > 0 && options_.host == nullptr) {
     return text + ": " + fabric_.describe_stall();
   }
-  for (const auto& [key, index] : open_collectives_) {
-    (void)key;
-    const Collective& c = collectives_[index];
+  const std::map<uint64_t, uint32_t> open(open_collectives_.begin(), open_collectives_.end());
+  for (const auto& entry : open) {
+    const Collective& c = collectives_[entry.second];
     if (++shown > 2) break;
     const Group& g = job_.groups[c.group];
     std::string here;

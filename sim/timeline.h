@@ -8,15 +8,20 @@
 //   - the k-th send of (src, dst, tag) meets the k-th recv; bytes move when both are posted, or
 //     with eager sends when the send is;
 //   - an op of metadata with a duration takes that long and occupies nothing;
+//   - an op of storage takes what TimelineOptions::storage says; one in the background ends no
+//   step;
 //   - events of one instant: first the fabric's completions by transfer id, then op ends by rank,
-//     then what a GPU does that was stopped until now.
+//     then jobs that begin, then what a GPU does that was stopped until now, then storage by
+//     request.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "sim/collective.h"
@@ -27,6 +32,7 @@
 #include "sim/fault_source.h"
 #include "sim/op_graph.h"
 #include "sim/records.h"
+#include "sim/storage.h"
 
 namespace trainyard {
 
@@ -35,6 +41,16 @@ class Recorder {
  public:
   virtual ~Recorder() = default;
   virtual void span(const Span& span) = 0;
+  /// Whether a span of this length would be kept: names are not copied for those that would not.
+  [[nodiscard]] virtual bool wants(Time length) const {
+    (void)length;
+    return true;
+  }
+  /// An op took so long: compute and memory from begin to end, communication without the wait for
+  /// peers. Every op, also those whose spans are not wanted.
+  virtual void timed(uint32_t rank, const OpGraph& graph, uint32_t op, Time length) {
+    (void)rank, (void)graph, (void)op, (void)length;
+  }
   /// A rank did one thing from `begin` to `end`: the parts of RankTimes, in order of time per rank.
   virtual void phase(uint32_t rank, Phase phase, Time begin, Time end) {
     (void)rank, (void)phase, (void)begin, (void)end;
@@ -44,7 +60,8 @@ class Recorder {
 struct TimelineOptions {
   bool complete_at_receiver = true;  ///< false: a message counts when the last ACK is back
   Placement placement;
-  /// A send moves its bytes as soon as it is posted; false: when its receive is posted, too.
+  /// A send moves its bytes as soon as it is posted; false: when its receive is posted, too. Parts
+  /// of a job (Job::parts) say so themselves, and their class.
   bool eager_sends = false;
   Time collective_timeout = Time::infinity();  ///< first arrival to finish; longer fails the run
   uint8_t traffic_class = 0;                   ///< Transfer::traffic_class of all it sends
@@ -57,6 +74,10 @@ struct TimelineOptions {
   /// Runs collectives as a whole; null: the timeline runs them message by message. Not with
   /// `faults`, which hold up single messages.
   CollectiveHost* host = nullptr;
+  /// Of more collectives the longest are recorded.
+  size_t most_records = 1'000'000;
+  /// Serves ops of storage; needed where there are any.
+  Storage* storage = nullptr;
   /// Called now and then with the simulated time and ops done; returning false stops the run.
   std::function<bool(Time now, uint64_t ops_done)> progress;
 };
@@ -71,11 +92,17 @@ class Timeline {
   /// @returns false when `progress` stopped it.
   bool run(Recorder* recorder = nullptr);
 
-  [[nodiscard]] Time end() const { return end_; }  ///< end of the last op
+  /// End of the last op that is not in the background.
+  [[nodiscard]] Time end() const { return end_; }
+  /// The same of a part of the job.
+  [[nodiscard]] Time part_end(const JobPart& part) const;
   [[nodiscard]] const std::vector<RankTimes>& rank_times() const { return times_; }
+  /// In the order in which their first members came; complete after run().
   [[nodiscard]] const std::vector<CollectiveRecord>& collectives() const { return records_; }
-  /// Label of TransferRecord::owner.
-  [[nodiscard]] const std::vector<std::string>& owners() const { return owner_names_; }
+  /// Collectives that were left out of collectives(), see TimelineOptions::most_records.
+  [[nodiscard]] uint64_t records_dropped() const { return records_dropped_; }
+  /// Labels of TransferRecord::owner; the first million of them.
+  [[nodiscard]] std::vector<std::string> owners() const;
   [[nodiscard]] uint64_t ops_done() const { return ops_done_; }
   [[nodiscard]] uint64_t fingerprint() const { return fingerprint_; }
 
@@ -85,17 +112,33 @@ class Timeline {
   struct Collective;  // in progress
   struct Message;     // a matched send/recv pair
   struct Flight {     // per transfer
-    bool is_collective = false;
-    uint32_t index = 0;
+    enum class Of : uint8_t { message, collective, storage };
+    Of of = Of::message;
+    uint32_t index = 0;   // slot of the collective or message, the storage's token
+    uint32_t record = 0;  // of a collective
     CollectiveSend send;
   };
+  /// Who owns transfers: a collective by kind and number, or a send by its name.
+  struct Owner {
+    const std::string* send = nullptr;
+    uint32_t record = 0;
+    CollectiveKind kind = CollectiveKind::all_reduce;
+  };
+  using MessageKey = std::array<uint64_t, 3>;  // ranks, tag, number
 
+  bool run_all();
+  void keep(Collective& collective);
+  void begin_ranks(uint32_t first, uint32_t count);
+  [[nodiscard]] uint8_t class_of(uint32_t rank) const;
+  [[nodiscard]] bool sends_eagerly(uint32_t rank) const;
   void release(uint32_t rank, uint32_t op);
   void try_stream(uint32_t rank, uint32_t stream);
   void begin(uint32_t rank, uint32_t op);
   void begin_now(uint32_t rank, uint32_t op);
   void begin_collective(uint32_t rank, uint32_t op);
   void begin_message(uint32_t rank, uint32_t op);
+  void begin_storage(uint32_t rank, uint32_t op);
+  void run_storage();
   void finish(uint32_t rank, uint32_t op);
   [[nodiscard]] Time scaled(Time d, uint32_t rank, const Op& o) const;
   [[nodiscard]] uint32_t position(uint32_t rank, uint32_t slot) const;
@@ -114,6 +157,7 @@ class Timeline {
   Time deadline();
   void tell_host(uint32_t collective, uint32_t member);
   void book_collectives();
+  void member_through(uint32_t index, uint32_t member);
   void close_collective(uint32_t index);
   void account(uint32_t rank);
   void emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Time end,
@@ -133,18 +177,34 @@ class Timeline {
   /// By graph and which slots of a binding hold the same group or peer.
   std::map<std::pair<const OpGraph*, std::vector<uint32_t>>, std::unique_ptr<ClassInfo>> classes_;
   std::vector<RankState> ranks_;
+  std::vector<uint32_t> part_of_;  // by rank; empty without parts
+  // Slots are used again when what they held is through.
   std::vector<Collective> collectives_;
   std::vector<Message> messages_;
-  std::map<uint64_t, uint32_t> open_collectives_;
-  std::map<std::vector<uint64_t>, uint32_t> open_messages_;
+  std::vector<uint32_t> free_collectives_, free_messages_;
+  std::unordered_map<uint64_t, uint32_t> open_collectives_;
+  std::map<MessageKey, uint32_t> open_messages_;
+  std::map<uint32_t, uint32_t> open_in_order_;  // with faults: record -> slot
   std::vector<Flight> flights_;
-  std::vector<uint32_t> hosted_;  // collective of each call of the host
+  std::vector<uint32_t> hosted_;  // slot of each call of the host
+  struct StorageOp {
+    uint32_t rank = 0, op = 0;
+    Time begin;
+  };
+  std::vector<StorageOp> storage_ops_;  // by request
+  std::vector<uint32_t> storage_done_;
+  std::vector<StorageMove> storage_moves_;
+  uint32_t storage_owner_ = 0xffffffffU;
   std::vector<RankTimes> times_;
-  std::vector<CollectiveRecord> records_;
-  std::vector<std::string> owner_names_;
+  std::vector<CollectiveRecord> records_;  // of those that are through
+  std::vector<uint32_t> record_calls_;     // likewise: call of the host, or none
+  uint32_t next_record_ = 0;
+  uint64_t records_dropped_ = 0;
+  Time shortest_record_;
+  std::vector<Owner> owners_;
   std::vector<std::pair<uint32_t, uint32_t>> finished_;  // ops that end at this instant
   std::vector<std::pair<uint32_t, uint32_t>> delayed_;   // ops that wait for their stopped GPU
-  size_t oldest_open_ = 0;                               // collectives before it are closed
+  std::vector<std::pair<uint32_t, uint32_t>> held_;      // collective, member: until its floor
   uint64_t ops_done_ = 0, ops_total_ = 0;
   uint64_t fingerprint_ = 0;
 };

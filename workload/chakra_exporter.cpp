@@ -20,8 +20,10 @@ chakra::RankTrace export_rank(const Job& job, uint32_t rank) {
                       "set workload.kernels to single");
     }
     if (op.exchange != 0) {
-      throw UserError("Chakra cannot express unequal shares of an all-to-all",
-                      "set workload.experts.sigma and source_sigma to 0");
+      throw UserError(
+          "Chakra cannot express unequal shares of an all-to-all, or attention that "
+          "depends on the micro-batch",
+          "set workload.experts.sigma and source_sigma to 0, leave batch.document out");
     }
     if (op.duration > Time()) {
       throw UserError("Chakra counts durations in whole microseconds: operation '" +
@@ -64,6 +66,9 @@ chakra::RankTrace export_rank(const Job& job, uint32_t rank) {
       case OpKind::metadata:
         n.type = chakra::NodeType::metadata;
         break;
+      case OpKind::storage:
+        throw UserError("Chakra has no node for reads and writes of storage",
+                        "leave out workload.dataset and workload.checkpoint");
     }
   }
   for (uint32_t i = 0; i < graph.ops.size(); ++i) {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <array>
+#include <map>
 #include <utility>
 
 #include "sim/errors.h"
 #include "sim/registry.h"
 #include "workload/admission.h"
 #include "workload/collective_params.h"
+#include "workload/protocol.h"
 
 namespace trainyard {
 
@@ -41,9 +44,27 @@ std::vector<ParamSpec> make_specs() {
        "auto",
        "",
        "",
-       {"auto"},
-       "NCCL protocol; its software latency is not modelled yet",
-       "DESIGN 9.1"},
+       {"auto", "ll", "ll128", "simple", "tuned"},
+       "NCCL protocol: software time per step and flags on the wire, for rings, chains, trees and "
+       "nvls; tuned: the one that should be fastest for the call, and with algorithm auto ring or "
+       "tree for all-reduces; auto: neither, the wires alone",
+       "nccl-measured 3; A:F49, A:F50"},
+      {"tuner_nic",
+       PT::rate,
+       "400Gbps",
+       "1Mbps",
+       "",
+       {},
+       "protocol: tuned: rate of a GPU's NIC that the choice reckons with",
+       "NVIDIA DGX H100 data sheet"},
+      {"tuner_scale_up",
+       PT::rate,
+       "450GBps",
+       "1Mbps",
+       "",
+       {},
+       "protocol: tuned: scale-up rate of a GPU, per direction, that the choice reckons with",
+       "NVIDIA DGX H100 data sheet"},
       {"channels",
        PT::integer,
        "auto",
@@ -234,12 +255,28 @@ class Selector final : public CollectiveSelector {
         const CollectiveAlgorithm* usual = find(name, kind);
         if (usual != nullptr && usual != preferred) order_[k].push_back(usual);
       }
+      tune_[k] = wanted(params, kind) == "auto";
+    }
+    if (params.is_word("protocol", "auto")) return;
+    tuned_ = params.is_word("protocol", "tuned");
+    nic_bps_ = static_cast<double>(params.rate("tuner_nic").bps());
+    scale_up_bps_ = static_cast<double>(params.rate("tuner_scale_up").bps());
+    for (const auto& a : algorithms_) {
+      for (size_t p = 0; p < kProtocols; ++p) {
+        const auto protocol = static_cast<Protocol>(p);
+        const bool one = params.is_word("protocol", "ll")       ? protocol == Protocol::ll
+                         : params.is_word("protocol", "ll128")  ? protocol == Protocol::ll128
+                         : params.is_word("protocol", "simple") ? protocol == Protocol::simple
+                                                                : true;
+        const bool exists = a->name() != "nvls" || protocol == Protocol::simple;
+        if (one && exists && known(*a)) protocols_[a.get()][p] = with_protocol(*a, protocol);
+      }
     }
   }
 
   [[nodiscard]] const CollectiveAlgorithm& choose(const CollectiveRequest& request) const override {
     for (const CollectiveAlgorithm* a : order_[static_cast<size_t>(request.kind)]) {
-      if (a->serves(request)) return *a;
+      if (a->serves(request)) return with_its_protocol(*a, request);
     }
     throw UserError(
         std::string("collective ") + collective_name(request.kind) + " is not built yet",
@@ -247,6 +284,37 @@ class Selector final : public CollectiveSelector {
   }
 
  private:
+  /// Those whose software time is known.
+  static bool known(const CollectiveAlgorithm& a) {
+    for (const char* name : {"ring", "chain", "tree", "nvls"}) {
+      if (a.name() == name) return true;
+    }
+    return false;
+  }
+
+  [[nodiscard]] const CollectiveAlgorithm& with_its_protocol(const CollectiveAlgorithm& usual,
+                                                             const CollectiveRequest& r) const {
+    const CollectiveAlgorithm* best = &usual;
+    double least = 0;
+    const auto consider = [&](const CollectiveAlgorithm* a) {
+      const auto it = protocols_.find(a);
+      if (it == protocols_.end() || !a->supports(r.kind) || !a->serves(r)) return;
+      for (size_t p = 0; p < kProtocols; ++p) {
+        if (it->second[p] == nullptr) continue;
+        const double estimate =
+            protocol_estimate(static_cast<Protocol>(p), *a, r, nic_bps_, scale_up_bps_);
+        if (best != &usual && estimate >= least) continue;
+        best = it->second[p].get();
+        least = estimate;
+      }
+    };
+    consider(&usual);
+    if (tuned_ && tune_[static_cast<size_t>(r.kind)] && r.kind == CollectiveKind::all_reduce) {
+      consider(find("tree", r.kind));
+    }
+    return *best;
+  }
+
   static constexpr size_t kKindCount = static_cast<size_t>(CollectiveKind::barrier) + 1;
 
   [[nodiscard]] const CollectiveAlgorithm* find(const std::string& name,
@@ -275,6 +343,11 @@ class Selector final : public CollectiveSelector {
 
   std::vector<std::unique_ptr<CollectiveAlgorithm>> algorithms_;
   std::vector<const CollectiveAlgorithm*> order_[kKindCount];  // what to try
+  bool tune_[kKindCount] = {};                                 // no algorithm is asked for
+  bool tuned_ = false;
+  double nic_bps_ = 0, scale_up_bps_ = 0;
+  std::map<const CollectiveAlgorithm*, std::array<std::unique_ptr<CollectiveAlgorithm>, kProtocols>>
+      protocols_;  // looked up only
 };
 
 }  // namespace

@@ -19,9 +19,10 @@ namespace {
 ///
 /// Where the members of every server are listed together and there are several per server, channel
 /// c enters a server at its c-th member and leaves at the one before it; every other server is
-/// walked backwards, so that a hop between servers stays on one rail (NCCL's cross-NIC rule). With
-/// an odd number of servers the closing hop crosses rails. Otherwise all channels follow the
-/// listed order.
+/// walked backwards, so that a hop between servers stays on one rail (NCCL's cross-NIC rule). Of an
+/// odd number of servers the last three use three rails, so that the closing hop keeps to one, too
+/// (A:N117); with two members per server it cannot. Otherwise all channels follow the listed
+/// order.
 std::vector<std::vector<uint32_t>> ring_orders(const CollectiveRequest& r, uint32_t channels,
                                                bool keep_rails) {
   const auto& members = *r.members;
@@ -50,7 +51,15 @@ std::vector<std::vector<uint32_t>> ring_orders(const CollectiveRequest& r, uint3
         size_t at = i;
         if (rails) {
           at = (i + c) % n;
-          if (keep_rails && s % 2 == 1) at = (n - 1 - i + c) % n;
+          const bool odd = servers.size() % 2 == 1 && n > 2;
+          if (keep_rails && odd && s + 2 == servers.size()) {
+            at = (i + c + n - 1) % n;  // from the member before the c-th to the one before that
+          } else if (keep_rails && odd && s + 1 == servers.size()) {
+            // Backwards from there, and over the one left out to the c-th.
+            at = i + 2 < n ? (c + 2 * n - 2 - i) % n : (c + 2 * n + i + 1 - n) % n;
+          } else if (keep_rails && s % 2 == 1) {
+            at = (n - 1 - i + c) % n;
+          }
         }
         orders[c].push_back(servers[s][at]);
       }

@@ -180,9 +180,10 @@ inline std::vector<std::map<std::string, std::string>> read_csv(const fs::path& 
 
 /// No empty file, no temporary one, and only names that the run writes.
 inline void expect_whole_files(const fs::path& dir) {
-  const std::vector<std::string> known = {"result.json", "flows.csv",    "links.csv",
-                                          "nics.csv",    "switches.csv", "headroom.csv",
-                                          "ranks.csv",   "report.html",  "collectives.csv"};
+  const std::vector<std::string> known = {"result.json",   "flows.csv",     "links.csv",
+                                          "nics.csv",      "switches.csv",  "headroom.csv",
+                                          "ranks.csv",     "report.html",   "collectives.csv",
+                                          "durations.csv", "call_sizes.csv"};
   size_t count = 0;
   for (const auto& e : fs::directory_iterator(dir)) {
     ++count;

@@ -181,7 +181,7 @@ TEST(Energy, BySums) {
   t.wait = Time::ms(250);
   t.host = Time::ms(50);
   t.idle = Time::ms(200);
-  const auto f = energy_figures(s, Time::s(2), {t, t});
+  const auto f = energy_figures(s, s.training, Time::s(2), {t, t});
   // 700 + 150 + 75 + 17.5 J on each of two.
   EXPECT_DOUBLE_EQ(1885, figure(f, "energy_per_step_j"));
   EXPECT_DOUBLE_EQ(1400, figure(f, "energy_compute_per_step_j"));
@@ -192,10 +192,18 @@ TEST(Energy, BySums) {
   EXPECT_DOUBLE_EQ(4.0 / 3600, figure(f, "gpu_hours_per_step"));
   EXPECT_NEAR(0.004, figure(f, "gpu_cost_per_step"), 1e-12);  // 4 GPU-seconds at 3.6 an hour
   EXPECT_NEAR(1885 * 2 / 3.6e6 * 0.36, figure(f, "energy_cost_per_step"), 1e-12);
+  // A: 22: steps to the target quality are an input, time to train is what they take.
+  s.steps_to_target = 1000;
+  const auto g = energy_figures(s, s.training, Time::s(2), {t, t});
+  EXPECT_DOUBLE_EQ(2000, figure(g, "time_to_train_s"));
+  EXPECT_DOUBLE_EQ(4.0 / 3.6, figure(g, "time_to_train_gpu_hours"));
+  s.steps_to_target = 0;
   s.device = {};
   s.gpu_hour_price = -1;
-  EXPECT_EQ(1U, energy_figures(s, Time::s(2), {t, t}).size());  // no watts, no prices: GPU time
-  EXPECT_TRUE(energy_figures(s, Time(), {t}).empty());
+  EXPECT_EQ(
+      1U,
+      energy_figures(s, s.training, Time::s(2), {t, t}).size());  // no watts, no prices: GPU time
+  EXPECT_TRUE(energy_figures(s, s.training, Time(), {t}).empty());
 }
 
 // C 3.13: TFLOP/s per GPU / W x 1000 is TFLOP/s per kW; tokens are those of the step.

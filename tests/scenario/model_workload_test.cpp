@@ -92,6 +92,53 @@ TEST_F(ModelWorkload, RunsAndReports) {
   EXPECT_TRUE(has(summary_text(r), "tensor communication"));
 }
 
+// A:F34. On a fast fabric the bubble is the closed form, for a stage in which a pair takes what its
+// halves take.
+TEST_F(ModelWorkload, BubbleOfDualPipeOnAFastFabric) {
+  for (const auto& [schedule, ratio] :
+       {std::pair{"dualpipe", 2.0 / (3 * 16)}, {"dualpipe-v", 3.0 / (3 * 16)}}) {
+    const Result r =
+        run_scenario(load(std::string("cluster: {nodes: 1, gpus_per_node: 4}\n") +
+                          "fabric: {topology: {scale_up: {rate: 40000GBps, latency: 1ns}}}\n"
+                          "workload:\n"
+                          "  model: {layers: 32, hidden: 2048, heads: 16, vocab: 128}\n"
+                          "  layout: {pp: 4, zero: 0}\n"
+                          "  schedule: {kind: " +
+                          schedule +
+                          "}\n"
+                          "  batch: {global: 16, sequence: 2048}\n"
+                          "simulation: {engine: flow}\n"));
+    ASSERT_TRUE(r.complete) << r.incomplete_reason;
+    EXPECT_NEAR(ratio, figure(r.training, "ideal_bubble_per_compute_ratio"), 1e-9) << schedule;
+    // Forward, input and weight halves are not quite equal: attention has no weights.
+    EXPECT_NEAR(ratio, figure(r.training, "bubble_per_compute_ratio"), 0.03) << schedule;
+  }
+}
+
+// What DualPipe is for: all-to-all behind the compute of the other direction (arXiv:2412.19437).
+TEST_F(ModelWorkload, DualPipeHidesTheAllToAllOfExperts) {
+  const auto run = [&](const std::string& schedule) {
+    return run_scenario(
+        load("cluster: {nodes: 4}\n"
+             "workload:\n"
+             "  model: {layers: 8, hidden: 2048, heads: 16, vocab: 1024, experts: 16,"
+             " topk: 4, expert_ffn: 1024}\n"
+             "  layout: {pp: 4, ep: 8, dp: 8, zero: 1}\n"
+             "  schedule: {kind: " +
+             schedule +
+             "}\n"
+             "  batch: {global: 128, sequence: 2048}\n"
+             "simulation: {engine: flow}\n"));
+  };
+  const Result plain = run("1f1b");
+  const Result dual = run("dualpipe");
+  ASSERT_TRUE(plain.complete && dual.complete) << dual.incomplete_reason;
+  EXPECT_GT(figure(plain.training, "expert_exposed_ratio"), 0.1);
+  EXPECT_LT(figure(dual.training, "expert_exposed_ratio"),
+            0.75 * figure(plain.training, "expert_exposed_ratio"));
+  EXPECT_LT(dual.step_time, plain.step_time);
+}
+
 // Without communication to speak of, idle time is the closed form (A:F31, A:F32).
 TEST_F(ModelWorkload, BubbleOfAFastFabric) {
   for (const auto& [schedule, ratio] :

@@ -214,12 +214,33 @@ TEST_F(PlanTest, OriginsOfAllValuesAreListed) {
 
 /// Names of numbers: a unit, or a count of what the name says.
 void expect_units(const Json& node, const std::string& name) {
-  static const std::set<std::string> counts = {
-      "schema_version", "seed",       "gpus",         "servers",           "switches",
-      "links",          "ranks",      "rank_classes", "members",           "calls",
-      "messages",       "src_server", "dst_server",   "src_rank",          "dst_rank",
-      "directed_links", "line",       "queue_pairs",  "data_packets",      "ack_packets",
-      "flows",          "compute",    "collective",   "link_transmissions"};
+  static const std::set<std::string> counts = {"schema_version",
+                                               "seed",
+                                               "gpus",
+                                               "servers",
+                                               "switches",
+                                               "links",
+                                               "ranks",
+                                               "rank_classes",
+                                               "members",
+                                               "calls",
+                                               "messages",
+                                               "src_server",
+                                               "dst_server",
+                                               "src_rank",
+                                               "dst_rank",
+                                               "directed_links",
+                                               "line",
+                                               "queue_pairs",
+                                               "data_packets",
+                                               "ack_packets",
+                                               "flows",
+                                               "compute",
+                                               "collective",
+                                               "link_transmissions",
+                                               "inside_servers_pair_count",
+                                               "on_one_rail_pair_count",
+                                               "across_rails_pair_count"};
   if (node.is_number()) {
     const bool unit = has(name, "_bytes") || has(name, "_s");
     EXPECT_TRUE(unit || counts.count(name) == 1) << name;

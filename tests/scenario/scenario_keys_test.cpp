@@ -61,13 +61,33 @@ const char* const kModel =
     "cluster: {nodes: 1}\n"
     "workload: {model: {layers: 4, hidden: 64, heads: 8, vocab: 128}, layout: {pp: 2}}\n";
 
+const char* const kStorage =
+    "cluster: {nodes: 2}\n"
+    "workload: {model: {layers: 4, hidden: 64, heads: 8, vocab: 128}, layout: {dp: 8}, "
+    "checkpoint: {load: true}}\n";
+
 /// A scenario in which the key stands.
 const char* home(const std::string& key, const char* otherwise) {
   const std::string inner = key.rfind("workload.", 0) == 0 ? key.substr(9) : "";
   for (const ParamSpec& spec : training_params()) {
     if (spec.name == inner) return kModel;
   }
+  if (key.rfind("storage.", 0) == 0) return kStorage;
   return key.rfind("memory.", 0) == 0 ? kModel : otherwise;
+}
+
+/// Keys of the entries of a list: tests of their own.
+bool is_list(const ModelDoc& block) {
+  return block.name == "traffic" || block.name == "faults" || block.name == "jobs";
+}
+
+/// A setting and what it cannot stand without.
+std::vector<std::string> setting(const std::string& key, const std::string& word) {
+  std::vector<std::string> out = {key + "=" + word};
+  if (word == "shared") out.emplace_back("storage.where=node1");
+  if (word == "greedy") out.emplace_back("workload.batch.document=64");
+  if (word.rfind("dualpipe", 0) == 0) out.emplace_back("workload.batch.global=16");
+  return out;
 }
 
 std::string full_key(const ModelDoc& block, const ParamSpec& key) {
@@ -97,7 +117,7 @@ TEST_F(ScenarioKeys, EachHasHelpAndSourceAndAnAcceptedDefault) {
 
 TEST_F(ScenarioKeys, DefaultsOfTheReaderAreTheDocumentedOnes) {
   size_t checked = 0;
-  for (const char* text : {kTraffic, kTrace, kModel}) {
+  for (const char* text : {kTraffic, kTrace, kModel, kStorage}) {
     const Scenario s = load(text);
     for (const Setting& x : s.resolved) {
       if (x.origin.kind != Origin::Kind::default_value) continue;
@@ -113,12 +133,12 @@ TEST_F(ScenarioKeys, DefaultsOfTheReaderAreTheDocumentedOnes) {
 
 TEST_F(ScenarioKeys, EveryKeyWithADefaultIsListedAmongTheSettings) {
   std::set<std::string> listed;
-  for (const char* text : {kTraffic, kTrace, kModel}) {
+  for (const char* text : {kTraffic, kTrace, kModel, kStorage}) {
     for (const Setting& x : load(text).resolved) listed.insert(x.key);
   }
   for (const ModelDoc& block : scenario_blocks()) {
     for (const ParamSpec& key : block.params) {
-      if (key.default_value.empty()) continue;
+      if (key.default_value.empty() || is_list(block)) continue;
       EXPECT_EQ(listed.count(full_key(block, key)), 1U) << full_key(block, key);
     }
   }
@@ -127,7 +147,7 @@ TEST_F(ScenarioKeys, EveryKeyWithADefaultIsListedAmongTheSettings) {
 TEST_F(ScenarioKeys, EveryDocumentedKeyIsKnownToTheReader) {
   for (const ModelDoc& block : scenario_blocks()) {
     for (const ParamSpec& key : block.params) {
-      if (block.name == "traffic" || block.name == "faults") continue;  // lists
+      if (is_list(block)) continue;
       const std::string full = full_key(block, key);
       // A neighbour that does not exist: the message lists what does.
       const size_t dot = full.rfind('.');
@@ -144,9 +164,10 @@ TEST_F(ScenarioKeys, WordsAreAcceptedAndOthersRefused) {
   size_t words = 0;
   for (const ModelDoc& block : scenario_blocks()) {
     for (const ParamSpec& key : block.params) {
+      if (is_list(block)) continue;
       const std::string full = full_key(block, key);
       for (const std::string& word : key.choices) {
-        EXPECT_EQ(problem(home(full, kTrace), {full + "=" + word}), "") << full << " = " << word;
+        EXPECT_EQ(problem(home(full, kTrace), setting(full, word)), "") << full << " = " << word;
         ++words;
       }
       if (key.type == ParamType::text) continue;

@@ -237,8 +237,6 @@ TEST_F(ScenarioTest, EveryKeyOfTheGrammarIsBuiltOrRefusedByName) {
       {"output: {telemetry: {packets: off}}\n", "", 0},
       {"check: {step_time: \"<=5.2s\"}\n", "check", 1},
       {"sweep: {fabric.topology.planes: [1, 2]}\n", "sweep", 1},
-      {"jobs: [{name: a, workload: {}, placement: x, start: 0s, priority: 1}]\n", "jobs", 1},
-      {"storage: {network: shared, servers: 4}\n", "storage", 1},
       {"wiring: {nic_order: file, swap: [[node3.nic0, node3.nic1]]}\n", "", 0},
       {"cluster: {placement: striped}\n", "", 0},
       {"cluster: {placement: \"file:ranks.txt\"}\n", "", 0},

@@ -130,8 +130,8 @@ Result run(const Setting& s, Way way) {
   Params params(collective_params());
   params.set("algorithm", s.algorithm, {});
   const auto selector = make_collective_selector(params);
-  const auto compute =
-      Registry::instance().factory<ComputeFactory>("compute", "trace")(Params(), {DeviceCard(), "", {}});
+  const auto compute = Registry::instance().factory<ComputeFactory>("compute", "trace")(
+      Params(), {DeviceCard(), "", {}});
   const Job job = job_of(s);
   TimelineOptions options;
   options.placement = placement_on(topology);
@@ -312,8 +312,8 @@ TEST(Credits, NoAlgorithmHangs) {
     params.set("admission", "credits", {});
     params.set("outstanding", "1", {});
     const auto selector = make_collective_selector(params);
-    const auto compute =
-        Registry::instance().factory<ComputeFactory>("compute", "trace")(Params(), {DeviceCard(), "", {}});
+    const auto compute = Registry::instance().factory<ComputeFactory>("compute", "trace")(
+        Params(), {DeviceCard(), "", {}});
     const Job job = job_of(s);
     TimelineOptions options;
     options.placement = placement_on(topology);

@@ -10,6 +10,7 @@
 #include "tests/workload/on_rails.h"
 #include "tests/workload/training_test_util.h"
 #include "workload/generator/grid.h"
+#include "workload/generator/memory.h"
 #include "workload/generator/volume.h"
 
 namespace trainyard {
@@ -434,6 +435,44 @@ TEST(Generator, SchedulesDoTheSameWork) {
     sums.insert(sum);
   }
   EXPECT_EQ(1U, sums.size());
+}
+
+// ---- bidirectional pipelines (A:F34)
+
+TEST(Generator, DualPipeHoldsTwoStagesAndSharesThemWithItsMirror) {
+  const ModelCard m = gpt(8, 256, 8);
+  const Settings s = {{"layout.pp", "4"},
+                      {"layout.dp", "2"},
+                      {"layout.zero", "0"},
+                      {"batch.global", "16"},
+                      {"batch.sequence", "128"}};
+  const Training one = training(m, with(s, {{"schedule.kind", "1f1b"}}));
+  const Training two = training(m, with(s, {{"schedule.kind", "dualpipe"}}));
+  EXPECT_EQ(2, two.copies());
+  EXPECT_EQ(2 * two.cp * two.dp, two.replicas());
+  // Twice the parameters: those of a stage and of its mirror; the tied embedding is there once.
+  const int64_t tied = two.padded_vocab() * m.hidden;
+  for (int64_t stage = 0; stage < 4; ++stage) {
+    const int64_t both =
+        stage_memory(one, stage).parameters + stage_memory(one, 3 - stage).parameters;
+    const bool end = stage == 0 || stage == 3;
+    EXPECT_EQ(both - (end ? tied * one.parameter_bytes : 0), stage_memory(two, stage).parameters);
+  }
+  const Job job = generate_job(two, "dualpipe", 1).job;
+  for (uint32_t r = 0; r < 8; ++r) {
+    const auto reductions = ops_of(job, r, [](const Op& op, const Stream& stream) {
+      return op.kind == OpKind::collective && stream.dimension == Dimension::data;
+    });
+    ASSERT_FALSE(reductions.empty());
+    int64_t bytes = 0;
+    for (const Op& op : reductions) {
+      const Group& g = job.groups[job.ranks[r].binding.groups[op.group_slot]];
+      EXPECT_EQ(4U, g.members.size());
+      EXPECT_EQ(CollectiveKind::all_reduce, op.collective);
+      bytes += op.bytes;
+    }
+    EXPECT_EQ(stage_memory(two, r / 2).gradients, bytes);  // order tp-cp-ep-dp-pp
+  }
 }
 
 }  // namespace

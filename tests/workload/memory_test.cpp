@@ -164,7 +164,11 @@ std::string published(const char* name) {
 /// The model of a row of dense GPT-like or Llama-like shape.
 ModelCard card_of(const Row& row) {
   const auto n = [&](const char* key) { return std::atoll(row.at(key).c_str()); };
-  ModelCard m = gpt(n("layers"), n("hidden"), n("heads"), std::max(1LL, n("vocab")));
+  // GPT models whose vocabulary is not printed have that of GPT-2; figures of the recomputation
+  // paper are of layers alone.
+  const bool layers_only = row.at("id").rfind("korth", 0) == 0;
+  const int64_t vocab = n("vocab") > 0 ? n("vocab") : layers_only ? 1 : 50257;
+  ModelCard m = gpt(n("layers"), n("hidden"), n("heads"), vocab);
   m.ffn = n("ffn");
   m.kv_heads = n("kv_heads") > 0 ? n("kv_heads") : m.heads;
   if (m.ffn != 4 * m.hidden) {
@@ -196,6 +200,7 @@ Training training_of(const Row& row) {
     s.emplace_back("schedule.kind", "interleaved");
     s.emplace_back("schedule.chunks", row.at("vpp"));
   }
+  if (row.at("precision") == "fp16" && !scores) s.emplace_back("precision.compute", "fp16");
   const std::string& zero = row.at("zero_stage_or_fsdp");
   s.emplace_back("layout.zero", zero.rfind("fsdp", 0) == 0 ? "3" : "1");
   return training(card_of(row), s);
@@ -238,8 +243,8 @@ TEST(PublishedMemory, ActivationsOfTheRecomputationPaper) {
   EXPECT_GE(n, 28);
 }
 
-// Device memory as a driver reports it. 2 GB stand for context, communication buffers and
-// allocator: the largest of these sources' unexplained constants is several times that.
+// Device memory as a driver reports it, see device_memory(): both of its constants come from
+// elsewhere, none was fitted to these rows.
 TEST(PublishedMemory, MedianErrorOfAllRowsWithAKnownConfiguration) {
   const std::string path = published("memory.csv");
   if (path.empty()) GTEST_SKIP() << "published-runs/memory.csv is not here";
@@ -257,7 +262,7 @@ TEST(PublishedMemory, MedianErrorOfAllRowsWithAKnownConfiguration) {
     const Training t = training_of(changed);
     const std::string& stage = row.at("pipeline_stage");
     const int64_t at = stage.empty() ? fullest_stage(t) : std::atoll(stage.c_str());
-    const double ours = gb(stage_memory(t, at).total()) + 2;
+    const double ours = gb(device_memory(stage_memory(t, at).total()));
     RecordProperty(row.at("id"), std::to_string(ours) + " against " + row.at("value"));
     if (std::getenv("TRAINYARD_SHOW") != nullptr) {
       std::printf("%-42s %7.2f %7.2f  %+.0f %%\n", row.at("id").c_str(), ours, value,
@@ -300,8 +305,7 @@ TEST(PublishedMemory, MedianErrorOfAllRowsWithAKnownConfiguration) {
   std::sort(all.begin(), all.end());
   std::printf("all: %zu rows, median error %.1f %%\n", all.size(), 100 * all[all.size() / 2]);
   EXPECT_GE(all.size(), 68U);
-  // 6.2 % today; 5 % is what we want. Frameworks' own buffers are the difference.
-  EXPECT_LE(all[all.size() / 2], 0.065);
+  EXPECT_LE(all[all.size() / 2], 0.05);
 }
 
 // README of the published runs, table "FLOPs definition": r by family, dense models.

@@ -116,6 +116,148 @@ TEST(Schedule, BubbleSlotsOfRecycle) {
   EXPECT_EQ(2880, (time - 3 * 32) * 64);
 }
 
+/// A schedule in two directions, with its own duration of a pair; the makespan.
+struct BothWays {
+  ScheduleKind kind;
+  uint32_t p, m;
+  int64_t f, b, w, pair;  // b: the input half
+
+  [[nodiscard]] uint32_t parts() const { return kind == ScheduleKind::dualpipe_v ? 2 * p : p; }
+  [[nodiscard]] uint32_t part(uint32_t stage, uint32_t chunk) const {
+    return chunk == 0 ? stage : parts() - 1 - stage;
+  }
+  [[nodiscard]] int64_t makespan() const {
+    std::vector<std::vector<ScheduleSlot>> todo;
+    for (uint32_t s = 0; s < p; ++s) todo.push_back(make_schedule(kind, s, p, m, 1));
+    std::map<std::tuple<bool, uint32_t, uint32_t>, int64_t> done;  // (backward, part, mb)
+    std::vector<size_t> next(p);
+    std::vector<int64_t> now(p);
+    // -1: not there yet
+    const auto ready = [&](uint32_t s, const ScheduleSlot& slot) -> int64_t {
+      const uint32_t at = part(s, slot.chunk);
+      if (slot.work == Work::weight) return 0;
+      const bool forward = slot.work == Work::forward;
+      if (forward && at == 0) return 0;
+      const auto it = forward             ? done.find({false, at - 1, slot.microbatch})
+                      : at + 1 == parts() ? done.find({false, at, slot.microbatch})
+                                          : done.find({true, at + 1, slot.microbatch});
+      return it == done.end() ? -1 : it->second;
+    };
+    const auto book = [&](uint32_t s, const ScheduleSlot& slot) {
+      if (slot.work == Work::weight) return;
+      done[{slot.work != Work::forward, part(s, slot.chunk), slot.microbatch}] = now[s];
+    };
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (uint32_t s = 0; s < p; ++s) {
+        while (next[s] < todo[s].size()) {
+          const ScheduleSlot& slot = todo[s][next[s]];
+          const bool two = next[s] + 1 < todo[s].size() && todo[s][next[s] + 1].beside;
+          int64_t start = ready(s, slot);
+          if (start < 0) break;
+          int64_t length = slot.work == Work::forward    ? f
+                           : slot.work == Work::backward ? b + w
+                           : slot.work == Work::input    ? b
+                                                         : w;
+          if (two) {
+            const int64_t other = ready(s, todo[s][next[s] + 1]);
+            if (other < 0) break;
+            start = std::max(start, other);
+            length = pair;
+          }
+          now[s] = std::max(now[s], start) + length;
+          book(s, slot);
+          if (two) book(s, todo[s][next[s] + 1]);
+          next[s] += two ? 2 : 1;
+          moved = true;
+        }
+      }
+    }
+    for (uint32_t s = 0; s < p; ++s) {
+      EXPECT_EQ(todo[s].size(), next[s]) << "stage " << s << " of " << p << " hangs";
+    }
+    return *std::max_element(now.begin(), now.end());
+  }
+};
+
+// A:F34: (PP/2 - 1)(F&B + B - 3W), B with its weight half. Along a V: PP - 1 in place of PP/2 - 1.
+TEST(Schedule, BubbleOfDualPipeIsThePublishedOne) {
+  for (const uint32_t p : {2U, 4U, 8U, 16U}) {
+    for (const uint32_t m : {2 * p, 2 * p + 2, 4 * p}) {
+      for (const int64_t pair : {30, 26}) {  // 26: a pair is faster than its halves
+        const BothWays d{ScheduleKind::dualpipe, p, m, 10, 10, 10, pair};
+        const BothWays v{ScheduleKind::dualpipe_v, p, m, 10, 10, 10, pair};
+        // What the rank does: pairs take less than their halves.
+        const auto busy = [&](const BothWays& x, uint32_t stage) {
+          int64_t sum = 0;
+          const auto slots = make_schedule(x.kind, stage, p, m, 1);
+          for (size_t i = 0; i < slots.size(); ++i) {
+            const bool two = i + 1 < slots.size() && slots[i + 1].beside;
+            sum += two ? x.pair : slots[i].work == Work::backward ? x.b + x.w : x.f;
+            if (two) ++i;
+          }
+          return sum;
+        };
+        const int64_t once = pair + 20 - 30;
+        // Of the ranks in the middle, which have most pairs; the others have to wait less.
+        EXPECT_EQ((p / 2 - 1) * once, d.makespan() - busy(d, p / 2 - 1))
+            << "p " << p << ", m " << m;
+        EXPECT_EQ((p - 1) * once, v.makespan() - busy(v, p - 1)) << "p " << p << ", m " << m;
+        if (pair == 30) {
+          EXPECT_NEAR(ideal_bubble_ratio(d.kind, p, m, 1),
+                      static_cast<double>(d.makespan() - 30 * m) / (30.0 * m), 1e-12);
+          // Chunks of a V are half as long: 2m of them in m micro-batches.
+          EXPECT_NEAR(ideal_bubble_ratio(v.kind, p, m, 2),
+                      static_cast<double>(v.makespan() - 60 * m) / (60.0 * m), 1e-12);
+        }
+      }
+    }
+  }
+}
+
+// The figure beside the formula in arXiv:2412.19437: less than half of the bubble of 1F1B and of
+// ZB1P, with PP + 1 micro-batches of activations.
+TEST(Schedule, DualPipeBesideTheOthers) {
+  const uint32_t p = 8;
+  const uint32_t m = 20;
+  const double d = ideal_bubble_ratio(ScheduleKind::dualpipe, p, m, 1);
+  EXPECT_LT(2 * d, ideal_bubble_ratio(ScheduleKind::one_f_one_b, p, m, 1));
+  EXPECT_LT(d, ideal_bubble_ratio(ScheduleKind::split_backward, p, m, 1));
+  for (uint32_t s = 0; s < p; ++s) {
+    EXPECT_GE(p + 1, peak_in_flight(make_schedule(ScheduleKind::dualpipe, s, p, m, 1))) << s;
+  }
+  EXPECT_EQ(p + 1, peak_in_flight(make_schedule(ScheduleKind::dualpipe, 0, p, m, 1)));
+}
+
+TEST(Schedule, DualPipeDoesEverythingOnceInBothDirections) {
+  for (const ScheduleKind kind : {ScheduleKind::dualpipe, ScheduleKind::dualpipe_v}) {
+    for (uint32_t s = 0; s < 6; ++s) {
+      const auto slots = make_schedule(kind, s, 6, 14, 1);
+      std::map<std::pair<uint32_t, uint32_t>, int> forwards, inputs, weights;
+      for (const ScheduleSlot& slot : slots) {
+        const std::pair<uint32_t, uint32_t> key{slot.chunk, slot.microbatch};
+        if (slot.work == Work::forward) ++forwards[key];
+        if (slot.work == Work::backward || slot.work == Work::input) {
+          EXPECT_EQ(1, forwards[key]) << "back before forth";
+          ++inputs[key];
+        }
+        if (slot.work == Work::backward || slot.work == Work::weight) {
+          EXPECT_EQ(1, inputs[key]);
+          ++weights[key];
+        }
+      }
+      const size_t each = kind == ScheduleKind::dualpipe ? 14 : 28;
+      EXPECT_EQ(each, forwards.size());
+      EXPECT_EQ(forwards, inputs);
+      EXPECT_EQ(forwards, weights);
+      for (const auto& [key, n] : forwards) {
+        EXPECT_EQ(1, n);
+        if (kind == ScheduleKind::dualpipe) EXPECT_EQ(key.first == 1, key.second >= 7);
+      }
+    }
+  }
+}
+
 TEST(Schedule, MicrobatchesInFlight) {
   for (uint32_t s = 0; s < 4; ++s) {
     // A:F28 for 1F1B: at most as many as there are stages from here on.

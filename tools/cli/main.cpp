@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// trainyard run | plan | lint | topo | trace | explain | version
+// trainyard run | compare | whatif | plan | lint | topo | trace | explain | version
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -10,17 +10,21 @@
 #include <map>
 #include <string>
 
+#include "chakra/expand.h"
 #include "chakra/reader.h"
 #include "chakra/validator.h"
+#include "chakra/writer.h"
 #include "network/topology_summary.h"
 #include "sim/registry.h"
 #include "tools/build_info/build_info.h"
 #include "tools/lint/lint.h"
+#include "tools/report/compare.h"
 #include "tools/report/report.h"
 #include "tools/scenario/plan.h"
 #include "tools/scenario/run.h"
 #include "tools/scenario/scenario.h"
 #include "tools/scenario/scenario_keys.h"
+#include "tools/scenario/whatif.h"
 #include "workload/chakra_exporter.h"
 #include "workload/generator/generate.h"
 
@@ -147,6 +151,22 @@ int lint(const RunArguments& arguments, const LintArguments& how) {
   return failed ? kFindings : kOk;
 }
 
+int compare(const std::string& a, const std::string& b, bool json) {
+  const Comparison c = compare_results(a, b);
+  fmt::print("{}", json ? comparison_json(c) : comparison_text(c));
+  if (std::fflush(stdout) != 0)
+    throw UserError("cannot write to standard output: the disk is full?");
+  return kOk;
+}
+
+int whatif(const RunArguments& arguments, const WhatIfOptions& options, bool json) {
+  const WhatIf w = what_if(load_scenario(arguments.scenario, arguments.overrides), options);
+  fmt::print("{}", json ? whatif_json(w) : whatif_text(w));
+  if (std::fflush(stdout) != 0)
+    throw UserError("cannot write to standard output: the disk is full?");
+  return kOk;
+}
+
 int topo(const RunArguments& arguments) {
   ScenarioOverrides overrides = arguments.overrides;
   overrides.fabric_only = true;
@@ -213,6 +233,32 @@ int trace_export(const std::string& scenario, const std::vector<std::string>& se
   const uint64_t nodes = export_chakra(job, prefix);
   fmt::print("{}: {} ranks, {} nodes; read it with 'launch_order: free'\n", prefix,
              job.ranks.size(), nodes);
+  return kOk;
+}
+
+/// A trace set of few ranks as one of many.
+int trace_expand(const std::string& where, const std::string& groups, const std::string& prefix,
+                 const chakra::ExpandOptions& options) {
+  const chakra::TraceSet set = chakra::read_set(where, groups);
+  const chakra::Expanded e = chakra::expand(set, options);
+  const std::filesystem::path folder = std::filesystem::path(prefix).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder);
+  for (size_t r = 0; r < e.set.ranks.size(); ++r) {
+    chakra::write_rank(fmt::format("{}.{}.et", prefix, r), e.set.ranks[r]);
+  }
+  chakra::write_group_file((folder / "comm_group.json").string(), e.set.groups);
+  fmt::print("{}: {} ranks from {}, {} groups from {}\n", prefix, e.set.ranks.size(),
+             set.ranks.size(), e.set.groups.size(), set.groups.size());
+  fmt::print("  {:20} {:6} {:>9} {:>9} {:>16} {:>16} {:>16}\n", "kind", "groups", "calls", "before",
+             "bytes moved", "before", "closed form");
+  bool equal = true;
+  for (const chakra::ExpandedTotal& t : e.totals) {
+    fmt::print("  {:20} {:6} {:>9} {:>9} {:>16} {:>16} {:>16}\n", t.kind,
+               t.grown ? "grown" : "copied", t.calls, t.calls_before, t.moved, t.moved_before,
+               t.moved_expected);
+    equal = equal && t.moved == t.moved_expected;
+  }
+  if (!equal) throw SimulationError("bytes moved are not those of the closed form");
   return kOk;
 }
 
@@ -302,6 +348,26 @@ int main_checked(int argc, char** argv) {
   scenario_options(run_cmd);
   run_cmd->add_option("--out", arguments.overrides.output_dir, "output folder");
   run_cmd->add_flag("-q,--quiet", arguments.quiet, "no progress, no summary");
+  CLI::App* compare_cmd =
+      app.add_subcommand("compare", "say where the difference between two runs comes from");
+  std::string a;
+  std::string b;
+  bool compare_json = false;
+  compare_cmd->add_option("A", a, "output folder of a run, or its result.json")->required();
+  compare_cmd->add_option("B", b, "another")->required();
+  compare_cmd->add_flag("--json", compare_json, "everything that differs, as JSON");
+  CLI::App* whatif_cmd = app.add_subcommand(
+      "whatif", "run again with stragglers healthy: what each slow rank and kernel costs");
+  scenario_options(whatif_cmd);
+  WhatIfOptions whatif_options;
+  bool whatif_json = false;
+  whatif_cmd
+      ->add_option("--healthy", whatif_options.where,
+                   "GPUs to heal together, for example rank17 or node3 (may be repeated)")
+      ->allow_extra_args(false);
+  whatif_cmd->add_option("--top", whatif_options.top,
+                         "ranks and kernels that are healed one by one (8)");
+  whatif_cmd->add_flag("--json", whatif_json, "as JSON");
   CLI::App* plan_cmd =
       app.add_subcommand("plan", "resolve a scenario and say what a run would move and cost");
   scenario_options(plan_cmd);
@@ -338,6 +404,18 @@ int main_checked(int argc, char** argv) {
   export_cmd->add_option("scenario", where, "scenario file")->required();
   export_cmd->add_option("prefix", prefix, "files are PREFIX.{rank}.et")->required();
   export_cmd->add_option("--set", export_settings, "KEY=VALUE: change a key of the scenario");
+  chakra::ExpandOptions expand_options;
+  CLI::App* expand_cmd = trace_cmd->add_subcommand(
+      "expand", "copies of all ranks of a trace, with some groups spanning the copies");
+  expand_cmd->add_option("trace", where, "prefix, folder or pattern with {rank}")->required();
+  expand_cmd->add_option("prefix", prefix, "files are PREFIX.{rank}.et")->required();
+  expand_cmd->add_option("--factor", expand_options.factor, "copies")->required();
+  std::vector<std::string> grow;
+  expand_cmd
+      ->add_option("--grow", grow,
+                   "a group that spans the copies, by name; '*' (the default): those of all ranks")
+      ->allow_extra_args(false);
+  expand_cmd->add_option("--groups", groups, "comm_group.json (default: the one beside the trace)");
   std::string name;
   CLI::App* explain_cmd =
       app.add_subcommand("explain", "models and parameters: meaning, unit, default, source");
@@ -360,12 +438,18 @@ int main_checked(int argc, char** argv) {
     throw UserError(e.what(), "see trainyard --help");
   }
   if (run_cmd->parsed()) return run(arguments);
+  if (compare_cmd->parsed()) return compare(a, b, compare_json);
+  if (whatif_cmd->parsed()) return whatif(arguments, whatif_options, whatif_json);
   if (plan_cmd->parsed()) return plan(arguments);
   if (lint_cmd->parsed()) return lint(arguments, lint_arguments);
   if (topo_cmd->parsed()) return topo(arguments);
   if (info_cmd->parsed()) return trace_info(where, groups);
   if (validate_cmd->parsed()) return trace_validate(where, groups);
   if (export_cmd->parsed()) return trace_export(where, export_settings, prefix);
+  if (expand_cmd->parsed()) {
+    if (!grow.empty()) expand_options.grow = grow;
+    return trace_expand(where, groups, prefix, expand_options);
+  }
   if (explain_cmd->parsed()) return explain(name);
   if (version_cmd->parsed()) return version();
   return kUserError;

@@ -94,16 +94,14 @@ FlowStats flow_stats(const Result& result, const std::vector<TransferRecord>& fl
 }
 
 Time sum_of_parts(const RankTimes& rank) {
-  return rank.compute + rank.host + rank.exposed_comm + rank.wait + rank.idle;
+  return rank.compute + rank.host + rank.exposed_comm + rank.storage + rank.wait + rank.idle;
 }
 
 std::pair<std::string_view, double> Shares::dominant() const {
   using Part = std::pair<std::string_view, double>;
-  const Part parts[] = {{"compute", compute},
-                        {"host work", host},
-                        {"exposed communication", exposed_comm},
-                        {"waiting for peers", wait},
-                        {"idle time", idle}};
+  const Part parts[] = {
+      {"compute", compute}, {"host work", host},         {"exposed communication", exposed_comm},
+      {"storage", storage}, {"waiting for peers", wait}, {"idle time", idle}};
   return *std::max_element(std::begin(parts), std::end(parts),
                            [](const Part& a, const Part& b) { return a.second < b.second; });
 }
@@ -116,15 +114,46 @@ Shares shares(const std::vector<RankTimes>& ranks) {
     s.host += static_cast<double>(rank.host.ps());
     s.exposed_comm += static_cast<double>(rank.exposed_comm.ps());
     s.hidden_comm += static_cast<double>(rank.hidden_comm.ps());
+    s.storage += static_cast<double>(rank.storage.ps());
     s.wait += static_cast<double>(rank.wait.ps());
     s.idle += static_cast<double>(rank.idle.ps());
     total += static_cast<double>(sum_of_parts(rank).ps());
   }
   if (total <= 0) return {};
-  for (double* part : {&s.compute, &s.host, &s.exposed_comm, &s.hidden_comm, &s.wait, &s.idle}) {
+  for (double* part :
+       {&s.compute, &s.host, &s.exposed_comm, &s.hidden_comm, &s.storage, &s.wait, &s.idle}) {
     *part /= total;
   }
   return s;
+}
+
+Shares shares(const Result& result, const JobResult& job) {
+  const auto first = result.rank_times.begin() + job.first_rank;
+  return shares(std::vector<RankTimes>(first, first + job.ranks));
+}
+
+MeanParts mean_parts(const std::vector<RankTimes>& ranks) {
+  MeanParts m;
+  if (ranks.empty()) return m;
+  const double scale = 1e-3 / static_cast<double>(ranks.size());
+  const auto add = [&](double& sum, Time t) { sum += static_cast<double>(t.ps()) * scale; };
+  for (const RankTimes& r : ranks) {
+    add(m.compute_ns, r.compute);
+    add(m.host_ns, r.host);
+    add(m.storage_ns, r.storage);
+    add(m.idle_ns, r.idle);
+    for (size_t d = 0; d < kDimensions; ++d) {
+      add(m.exposed_ns[d], r.exposed_of[d]);
+      add(m.wait_ns[d], r.wait_of[d]);
+      add(m.hidden_ns[d], r.hidden_of[d]);
+    }
+  }
+  return m;
+}
+
+double slowdown(const JobResult& job) {
+  const double alone = job.alone.seconds();
+  return alone > 0 ? (job.end - job.start).seconds() / alone - 1 : 0;
 }
 
 double utilisation(const LinkRecord& link, const Result& result) {
@@ -166,6 +195,21 @@ std::vector<size_t> longest_collectives(const Result& result, size_t count) {
              [&](size_t i) { return result.collectives[i].finish - result.collectives[i].start; });
 }
 
+std::vector<size_t> slowest(const Result& result, const std::vector<TransferRecord>& flows,
+                            size_t count) {
+  std::vector<size_t> order;
+  if (flows.size() > count) {
+    order = top(flows.size(), count, [&](size_t i) {
+      return completion_time(result, flows[i]).value_or(Time::infinity());
+    });
+    std::sort(order.begin(), order.end());
+    return order;
+  }
+  order.resize(flows.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  return order;
+}
+
 const char* span_kind_name(Span::Kind kind) {
   switch (kind) {
     case Span::Kind::compute:
@@ -180,6 +224,8 @@ const char* span_kind_name(Span::Kind kind) {
       return "memory";
     case Span::Kind::wait:
       return "wait";
+    case Span::Kind::storage:
+      return "storage";
   }
   return "";
 }
@@ -214,13 +260,18 @@ std::vector<SumCheck> sum_checks(const Result& result) {
     check.right = result.step_time.ps();
     check.left = check.right;
     int64_t worst = -1;
-    for (const RankTimes& rank : result.rank_times) {
-      const int64_t sum = sum_of_parts(rank).ps();
-      const int64_t off = std::abs(sum - check.right);
-      if (off <= worst) continue;
-      worst = off;
-      check.left = sum;
-    }
+    const auto compare = [&](size_t first, size_t count, Time step) {
+      for (size_t i = first; i < first + count; ++i) {
+        const int64_t sum = sum_of_parts(result.rank_times[i]).ps();
+        const int64_t off = std::abs(sum - step.ps());
+        if (off <= worst) continue;
+        worst = off;
+        check.left = sum;
+        check.right = step.ps();
+      }
+    };
+    if (result.jobs.empty()) compare(0, result.rank_times.size(), result.step_time);
+    for (const JobResult& j : result.jobs) compare(j.first_rank, j.ranks, j.end - j.start);
     check.note = cut;
     checks.push_back(std::move(check));
   }

@@ -2,6 +2,7 @@
 // Figures that several report writers need, computed once and in one way. Internal to tools/report.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,17 +40,28 @@ std::vector<std::pair<const char*, uint64_t>> rare_totals(const FabricTotals& to
 /// "leaf0 - spine2 at 1ms for 2ms": a fault in one line.
 std::string fault_line(const FaultRecord& fault);
 
-/// compute + host + exposed communication + wait + idle: what a rank's step consists of.
+/// compute + host + exposed communication + storage + wait + idle: what a rank's step consists of.
 Time sum_of_parts(const RankTimes& rank);
 
 /// Parts of the time of all ranks together, as ratios that sum to 1.
 struct Shares {
-  double compute = 0, host = 0, exposed_comm = 0, wait = 0, idle = 0;
+  double compute = 0, host = 0, exposed_comm = 0, storage = 0, wait = 0, idle = 0;
   double hidden_comm = 0;  ///< relative to the same total, but overlaps compute
   /// The largest of the five, as ("exposed communication", ratio).
   [[nodiscard]] std::pair<std::string_view, double> dominant() const;
 };
 Shares shares(const std::vector<RankTimes>& ranks);
+/// Of the ranks of a job.
+Shares shares(const Result& result, const JobResult& job);
+/// Mean over ranks of every part of their time; compute + host + exposed + storage + wait + idle =
+/// the step.
+struct MeanParts {
+  double compute_ns = 0, host_ns = 0, storage_ns = 0, idle_ns = 0;
+  std::array<double, kDimensions> exposed_ns{}, wait_ns{}, hidden_ns{};  ///< by Dimension
+};
+MeanParts mean_parts(const std::vector<RankTimes>& ranks);
+/// How much longer a job took than alone, as a ratio: 0.05 is 5 %. Only where JobResult::alone is.
+double slowdown(const JobResult& job);
 
 /// Time that a link spent transmitting, relative to the run.
 double utilisation(const LinkRecord& link, const Result& result);
@@ -66,6 +78,11 @@ std::vector<const TierLoad*> balanced_tiers(const Result& result);
 
 /// Indices of collectives by falling time, ties in order of index; at most `count`.
 std::vector<size_t> longest_collectives(const Result& result, size_t count);
+
+/// Indices of the slowest flows (those that were not delivered first), at most `count`, in their
+/// order.
+std::vector<size_t> slowest(const Result& result, const std::vector<TransferRecord>& flows,
+                            size_t count);
 
 /// "compute", "receive", ...
 const char* span_kind_name(Span::Kind kind);

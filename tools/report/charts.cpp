@@ -148,6 +148,7 @@ Look look_of(Span::Kind kind) {
     case Span::Kind::compute:
       return compute_look;
     case Span::Kind::memory:
+    case Span::Kind::storage:
       return memory_look;
     case Span::Kind::wait:
       return wait_look;
@@ -423,6 +424,7 @@ Chart rank_bars(const Result& result) {
         {rank.compute, {"s-comp", "compute"}},
         {rank.host, {"s-host", "host"}},
         {rank.exposed_comm, {"s-comm", "exposed communication"}},
+        {rank.storage, {"s-mem", "storage"}},
         {rank.wait, {"s-wait", "wait for peers"}},
         {rank.idle, {"s-idle", "idle"}}};
     const Time sum = sum_of_parts(rank);

@@ -78,11 +78,14 @@ class Csv {
   bool row_started_ = false;
 };
 
+/// Of more flows the slowest.
+constexpr size_t kMostFlowRows = 1'000'000;
+
 std::string transfers_csv(const Result& result, const std::vector<TransferRecord>& flows) {
   Csv csv(
       "flow_id,owner,src,dst,size_bytes,start_ns,delivered_ns,acknowledged_ns,fct_ns,hops,packets,"
       "retransmitted,link_transmissions,cnps,src_node,dst_node");
-  for (size_t i = 0; i < flows.size(); ++i) {
+  for (const size_t i : report::slowest(result, flows, kMostFlowRows)) {
     const TransferRecord& flow = flows[i];
     const bool delivered = report::was_delivered(flow);
     csv.number(i).text(report::owner_name(result, flow.owner)).number(flow.src).number(flow.dst);
@@ -125,6 +128,26 @@ std::string collectives_csv(const Result& result) {
   return csv.take();
 }
 
+std::string durations_csv(const Result& result) {
+  Csv csv("kernel,stream,rank,count,p50_ns,p99_ns,total_ns");
+  for (const DurationRow& d : result.durations) {
+    csv.text(d.kernel).text(d.stream);
+    csv.number_if(d.rank >= 0, d.rank).number(d.count).time(d.p50).time(d.p99).time(d.total);
+    csv.end_row();
+  }
+  return csv.take();
+}
+
+std::string call_sizes_csv(const Result& result) {
+  Csv csv("dimension,kind,from_bytes,to_bytes,calls,size_bytes");
+  for (const CallSizeRow& c : result.call_sizes) {
+    csv.text(dimension_name(c.dimension)).text(c.kind).number(c.from_bytes);
+    csv.number(c.from_bytes == 0 ? 0 : 2 * c.from_bytes - 1).number(c.calls).number(c.bytes);
+    csv.end_row();
+  }
+  return csv.take();
+}
+
 std::string links_csv(const Result& result) {
   Csv csv(
       "link_id,from,to,from_node,to_node,tier,rate_bps,utilisation_ratio,busy_ns,packets,"
@@ -146,12 +169,12 @@ std::string links_csv(const Result& result) {
 std::string ranks_csv(const Result& result) {
   Csv csv(
       "rank,node,finish_ns,compute_ns,host_ns,exposed_comm_ns,wait_ns,idle_ns,sum_ns,"
-      "hidden_comm_ns,total_comm_ns");
+      "hidden_comm_ns,total_comm_ns,storage_ns");
   for (const RankTimes& rank : result.rank_times) {
     csv.number(rank.rank).text(report::endpoint_name(result, rank.rank)).time(rank.finish);
     csv.time(rank.compute).time(rank.host).time(rank.exposed_comm).time(rank.wait);
     csv.time(rank.idle).time(report::sum_of_parts(rank)).time(rank.hidden_comm);
-    csv.time(rank.exposed_comm + rank.hidden_comm).end_row();
+    csv.time(rank.exposed_comm + rank.hidden_comm).time(rank.storage).end_row();
   }
   return csv.take();
 }
@@ -276,7 +299,8 @@ void write_switch_flows_csv(const Result& result, const std::string& path) {
 void write_power_csv(const Result& result, const std::string& path) {
   AtomicFile file(path);
   Csv csv(
-      "begin_ns,end_ns,watts,compute_ranks,exposed_comm_ranks,host_ranks,wait_ranks,idle_ranks");
+      "begin_ns,end_ns,watts,compute_ranks,exposed_comm_ranks,host_ranks,wait_ranks,idle_ranks,"
+      "storage_ranks");
   const PowerSeries& power = result.power;
   for (size_t i = 0; i < power.rows.size(); ++i) {
     const PowerSeries::Row& row = power.rows[i];

@@ -247,6 +247,7 @@ void key_figures(const Result& result, std::string& out) {
     row("Compute", percent(s.compute) + suffix);
     if (s.host > 0) row("Host", percent(s.host) + suffix);
     row("Exposed communication", percent(s.exposed_comm) + suffix);
+    if (s.storage > 0) row("Storage", percent(s.storage) + suffix);
     row("Wait for peers", percent(s.wait) + suffix);
     row("Idle", percent(s.idle) + suffix);
     row("Hidden communication", percent(s.hidden_comm) + suffix);
@@ -298,6 +299,39 @@ void key_figures(const Result& result, std::string& out) {
   close();
   out += "</div>\n";
   percentages(result, out);
+  close_section(out);
+}
+
+void jobs(const Result& result, std::string& out) {
+  if (result.jobs.empty()) return;
+  open_section("jobs", "Jobs", out);
+  Table table("Jobs on this fabric", {{"Job", true},
+                                      {"GPUs", true},
+                                      {"Ranks"},
+                                      {"Class"},
+                                      {"Start"},
+                                      {"Time"},
+                                      {"Compute"},
+                                      {"Exposed comm."},
+                                      {"Wait"},
+                                      {"Idle"},
+                                      {"Alone"},
+                                      {"Slower by"}});
+  const std::string suffix = "\u00a0%";
+  for (const JobResult& j : result.jobs) {
+    const report::Shares s = report::shares(result, j);
+    const bool alone = j.alone > Time();
+    table.row({j.name, j.gpus, grouped(j.ranks), std::to_string(j.traffic_class), pretty(j.start),
+               pretty(j.end - j.start), percent(s.compute) + suffix,
+               percent(s.exposed_comm) + suffix, percent(s.wait) + suffix, percent(s.idle) + suffix,
+               alone ? pretty(j.alone) : "not run",
+               alone ? fmt::format("{:+.1f}{}", 100 * report::slowdown(j), suffix) : ""});
+  }
+  out += table.take();
+  note(
+      "Times count from the start of each job. Alone: the same job on the same GPUs without the "
+      "others, where output.interference asked for it.",
+      out);
   close_section(out);
 }
 
@@ -373,6 +407,7 @@ void ranks(const Result& result, std::string& out) {
                                  {"Compute" + unit},
                                  {"Host" + unit},
                                  {"Exposed comm." + unit},
+                                 {"Storage" + unit},
                                  {"Wait" + unit},
                                  {"Idle" + unit},
                                  {"Sum" + unit},
@@ -382,7 +417,7 @@ void ranks(const Result& result, std::string& out) {
     const RankTimes& r = result.rank_times[i];
     table.row({std::to_string(r.rank), report::endpoint_name(result, r.rank),
                in_scale(r.compute, scale), in_scale(r.host, scale), in_scale(r.exposed_comm, scale),
-               in_scale(r.wait, scale), in_scale(r.idle, scale),
+               in_scale(r.storage, scale), in_scale(r.wait, scale), in_scale(r.idle, scale),
                in_scale(report::sum_of_parts(r), scale), in_scale(r.hidden_comm, scale),
                in_scale(r.exposed_comm + r.hidden_comm, scale)});
   }
@@ -683,6 +718,7 @@ std::string report_html(const Result& result) {
   head(result, out);
   trust(result, out);
   key_figures(result, out);
+  jobs(result, out);
   faults(result, out);
   timeline(result, out);
   ranks(result, out);

@@ -17,6 +17,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// Of more ranks the first, of more collectives the longest have a row; tables hold more.
+constexpr size_t kMostRows = 10'000;
+
 /// A number written digit by digit. Through a double, 0.1 + 0.2 style digits would appear and long
 /// runs would lose picoseconds; JSON has no other number type to offer, so the digits travel in a
 /// node type that nothing else in the document uses.
@@ -104,11 +107,55 @@ Json rank_row(const Result& result, const RankTimes& r) {
           {"compute_ns", exact(r.compute)},
           {"host_ns", exact(r.host)},
           {"exposed_comm_ns", exact(r.exposed_comm)},
+          {"storage_ns", exact(r.storage)},
           {"wait_ns", exact(r.wait)},
           {"idle_ns", exact(r.idle)},
           {"sum_ns", exact(report::sum_of_parts(r))},
           {"hidden_comm_ns", exact(r.hidden_comm)},
           {"total_comm_ns", exact(r.exposed_comm + r.hidden_comm)}};
+}
+
+Json by_dimension(const std::array<double, kDimensions>& ns) {
+  Json out = Json::object();
+  for (size_t d = 0; d < kDimensions; ++d) {
+    if (ns[d] == 0) continue;
+    out[dimension_name(static_cast<Dimension>(d)) + std::string("_ns")] = real(ns[d]);
+  }
+  return out;
+}
+
+Json figures(const std::vector<TrainingFigure>& list) {
+  Json out = Json::object();
+  for (const TrainingFigure& f : list) out[text(f.key)] = real(f.value);
+  return out;
+}
+
+/// Means over ranks; they sum to the step.
+Json parts(const std::vector<RankTimes>& ranks) {
+  const report::MeanParts m = report::mean_parts(ranks);
+  return {{"compute_ns", real(m.compute_ns)},        {"host_ns", real(m.host_ns)},
+          {"storage_ns", real(m.storage_ns)},        {"exposed_comm", by_dimension(m.exposed_ns)},
+          {"wait", by_dimension(m.wait_ns)},         {"idle_ns", real(m.idle_ns)},
+          {"hidden_comm", by_dimension(m.hidden_ns)}};
+}
+
+Json job_object(const Result& result, const JobResult& j) {
+  const auto first = result.rank_times.begin() + j.first_rank;
+  Json out = {{"name", text(j.name)},
+              {"ranks", j.ranks},
+              {"first_rank", j.first_rank},
+              {"gpus", text(j.gpus)},
+              {"traffic_class", j.traffic_class},
+              {"start_ns", exact(j.start)},
+              {"end_ns", exact(j.end)},
+              {"time_ns", exact(j.end - j.start)},
+              {"alone_ns", exact_if(j.alone > Time(), j.alone)},
+              {"slowdown_ratio", j.alone > Time() ? real(report::slowdown(j)) : Json(nullptr)},
+              {"compute_source", text(j.compute_source)},
+              {"mean_rank", parts(std::vector<RankTimes>(first, first + j.ranks))}};
+  if (!j.training.empty()) out["training"] = figures(j.training);
+  if (!j.energy.empty()) out["energy"] = figures(j.energy);
+  return out;
 }
 
 Json collective_row(const CollectiveRecord& c) {
@@ -394,17 +441,17 @@ std::string result_json(const Result& result) {
   doc["shares"] = {{"compute_ratio", ratio(shares.compute)},
                    {"host_ratio", ratio(shares.host)},
                    {"exposed_comm_ratio", ratio(shares.exposed_comm)},
+                   {"storage_ratio", ratio(shares.storage)},
                    {"wait_ratio", ratio(shares.wait)},
                    {"idle_ratio", ratio(shares.idle)},
                    {"hidden_comm_ratio", ratio(shares.hidden_comm)}};
-  if (!result.training.empty()) {
-    Json& training = doc["training"] = Json::object();
-    for (const TrainingFigure& f : result.training) training[text(f.key)] = real(f.value);
+  if (ranked) doc["mean_rank"] = parts(result.rank_times);
+  if (!result.jobs.empty()) {
+    Json& jobs = doc["jobs"] = Json::array();
+    for (const JobResult& j : result.jobs) jobs.push_back(job_object(result, j));
   }
-  if (!result.energy.empty()) {
-    Json& energy = doc["energy"] = Json::object();
-    for (const TrainingFigure& f : result.energy) energy[text(f.key)] = real(f.value);
-  }
+  if (!result.training.empty()) doc["training"] = figures(result.training);
+  if (!result.energy.empty()) doc["energy"] = figures(result.energy);
   if (result.power.window > Time()) {
     double peak = 0;
     for (const PowerSeries::Row& row : result.power.rows) peak = std::max(peak, row.watts);
@@ -415,9 +462,29 @@ std::string result_json(const Result& result) {
   }
   doc["totals"] = totals(result);
   Json& rank_times = doc["rank_times"] = Json::array();
-  for (const RankTimes& rank : result.rank_times) rank_times.push_back(rank_row(result, rank));
+  for (size_t i = 0; i < std::min(kMostRows, result.rank_times.size()); ++i) {
+    rank_times.push_back(rank_row(result, result.rank_times[i]));
+  }
   Json& collectives = doc["collectives"] = Json::array();
-  for (const CollectiveRecord& c : result.collectives) collectives.push_back(collective_row(c));
+  std::vector<size_t> longest = report::longest_collectives(result, kMostRows);
+  std::sort(longest.begin(), longest.end());
+  for (const size_t i : longest) collectives.push_back(collective_row(result.collectives[i]));
+  doc["left_out"] = {{"rank_times_count", result.rank_times.size() - rank_times.size()},
+                     {"collectives_count",
+                      result.collectives.size() - collectives.size() + result.collectives_dropped},
+                     {"collectives_csv_count", result.collectives_dropped}};
+  if (!result.durations.empty()) {
+    Json& durations = doc["durations"] = Json::array();
+    for (const DurationRow& d : result.durations) {
+      if (d.rank >= 0 || durations.size() == 200) break;
+      durations.push_back({{"kernel", text(d.kernel)},
+                           {"stream", text(d.stream)},
+                           {"ops_count", d.count},
+                           {"p50_ns", exact(d.p50)},
+                           {"p99_ns", exact(d.p99)},
+                           {"total_ns", exact(d.total)}});
+    }
+  }
   doc["flows"] = flow_summary(result, result.flows);
   doc["background"] = flow_summary(result, result.background);
   Json& faults = doc["faults"] = Json::array();

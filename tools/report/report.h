@@ -20,6 +20,8 @@ std::string result_json(const Result& result);
 std::string flows_csv(const Result& result);
 std::string background_csv(const Result& result);  ///< flows that the run did not wait for
 std::string collectives_csv(const Result& result);
+std::string durations_csv(const Result& result);   ///< one row per kernel, stream and rank
+std::string call_sizes_csv(const Result& result);  ///< per dimension, kind and power of two
 std::string links_csv(const Result& result);
 std::string ranks_csv(const Result& result);
 /// One row per window of a link in which something changed, see LinkSeries. Written piece by piece.
@@ -55,7 +57,8 @@ std::string report_html(const Result& result);
 /// The table for the terminal, "How far to trust this" first.
 std::string summary_text(const Result& result);
 
-/// Writes result.json, flows.csv, collectives.csv, links.csv, ranks.csv and report.html into
+/// Writes result.json, flows.csv, collectives.csv, durations.csv, call_sizes.csv, links.csv,
+/// ranks.csv and report.html into
 /// `dir`, which is created, nics.csv, switches.csv and headroom.csv of a simulation of packets, and
 /// the time series, pauses, packets, flows of switches, power and trace.json.gz where they were
 /// asked for. Files that would be empty (no collective ran) are not written.

@@ -55,6 +55,34 @@ struct PowerSeries {
   std::vector<Row> rows;  ///< window i begins at i x window
 };
 
+/// Ops of one kernel on one stream: how long they took.
+struct DurationRow {
+  std::string kernel, stream;
+  int64_t rank = -1;  ///< -1: all of them
+  uint64_t count = 0;
+  Time p50, p99, total;
+};
+
+/// Communication calls from a power of two of bytes up to the next, counted once per rank.
+struct CallSizeRow {
+  Dimension dimension = Dimension::none;
+  std::string kind;  ///< "all-gather", "send"
+  int64_t from_bytes = 0;
+  uint64_t calls = 0;
+  int64_t bytes = 0;  ///< as Op::bytes counts
+};
+
+/// One of several jobs that share the fabric. Its ranks are rows of Result::rank_times.
+struct JobResult {
+  std::string name, gpus;  ///< gpus: "node0.gpu0 to node3.gpu7"
+  uint32_t first_rank = 0, ranks = 0;
+  uint8_t traffic_class = 0;
+  Time start, end;
+  Time alone;  ///< end - start without the other jobs; zero: not asked for
+  std::string compute_source;
+  std::vector<TrainingFigure> training, energy;
+};
+
 struct Result {
   static constexpr int kSchemaVersion = 1;
 
@@ -79,9 +107,13 @@ struct Result {
 
   FabricTotals totals;
   std::optional<FastPathStats> fast_path;  ///< none: every packet was simulated
+  std::vector<JobResult> jobs;             ///< empty: a single workload, or none
   std::vector<TrustNote> trust;
   std::vector<RankTimes> rank_times;
   std::vector<CollectiveRecord> collectives;
+  uint64_t collectives_dropped = 0;        ///< shorter ones that are not among them
+  std::vector<DurationRow> durations;      ///< all ranks first, then, of small jobs, rank by rank
+  std::vector<CallSizeRow> call_sizes;     ///< of the job
   std::vector<TransferRecord> flows;       ///< one per transfer, in order of start
   std::vector<TransferRecord> background;  ///< likewise, of flows that the run did not wait for
   std::vector<FaultRecord> faults;         ///< those that began before the end

@@ -126,6 +126,7 @@ void key_figures(const Result& result, std::string& out) {
            fmt::format("{} %  (a further {} % hidden behind compute)",
                        report::percent(s.exposed_comm), report::percent(s.hidden_comm)),
            out);
+    if (s.storage > 0) figure("storage", report::percent(s.storage) + " %", out);
     figure("wait for peers", report::percent(s.wait) + " %", out);
     figure("idle", report::percent(s.idle) + " %", out);
   }
@@ -185,6 +186,38 @@ void energy(const Result& result, std::string& out) {
   out += "\nEnergy and cost\n";
   for (const TrainingFigure& f : result.energy) {
     if (!f.label.empty()) figure(f.label, printable(f.text), out);
+  }
+}
+
+/// Times of every job from its own start.
+void jobs(const Result& result, std::string& out) {
+  if (result.jobs.empty()) return;
+  out += "\nJobs\n";
+  const bool alone = std::any_of(result.jobs.begin(), result.jobs.end(),
+                                 [](const JobResult& j) { return j.alone > Time(); });
+  std::vector<std::vector<std::string>> rows;
+  for (const JobResult& j : result.jobs) {
+    const report::Shares s = report::shares(result, j);
+    rows.push_back({printable(j.name), std::to_string(j.ranks), std::to_string(j.traffic_class),
+                    print_time(j.start, 4), print_time(j.end - j.start, 5),
+                    report::percent(s.compute) + " %", report::percent(s.exposed_comm) + " %",
+                    report::percent(s.wait) + " %", report::percent(s.idle) + " %"});
+    if (!alone) continue;
+    const bool known = j.alone > Time();
+    rows.back().push_back(known ? print_time(j.alone, 5) : "");
+    rows.back().push_back(known ? fmt::format("{:+.1f} %", 100 * report::slowdown(j)) : "");
+  }
+  std::vector<Column> head = {{"job", false}, {"ranks"},   {"class"}, {"start"}, {"time"},
+                              {"compute"},    {"exposed"}, {"wait"},  {"idle"}};
+  if (alone) head.insert(head.end(), {{"alone"}, {"slower by"}});
+  table(head, std::move(rows), out);
+  for (const JobResult& j : result.jobs) {
+    out += "\nJob " + printable(j.name) + ", " + printable(j.gpus) + "\n";
+    for (const auto* list : {&j.training, &j.energy}) {
+      for (const TrainingFigure& f : *list) {
+        if (!f.label.empty()) figure(f.label, printable(f.text), out);
+      }
+    }
   }
 }
 
@@ -368,6 +401,7 @@ std::string summary_text(const Result& result) {
   }
   trust(result, out);
   key_figures(result, out);
+  jobs(result, out);
   training(result, out);
   energy(result, out);
   faults(result, out);

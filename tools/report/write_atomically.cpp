@@ -154,26 +154,28 @@ void write_all(const Result& result, const std::string& dir) {
   else
     remove_stale(trace);
 
-  // result.json comes last: where it is new, everything beside it is.
-  const std::pair<const char*, std::string> files[] = {
-      {"flows.csv", result.flows.empty() ? "" : flows_csv(result)},
-      {"background.csv", result.background.empty() ? "" : background_csv(result)},
-      {"collectives.csv", result.collectives.empty() ? "" : collectives_csv(result)},
-      {"links.csv", result.links.empty() ? "" : links_csv(result)},
-      {"nics.csv", nics_csv(result)},
-      {"switches.csv", switches_csv(result)},
-      {"headroom.csv", headroom_csv(result)},
-      {"ranks.csv", result.rank_times.empty() ? "" : ranks_csv(result)},
-      {"report.html", report_html(result)},
-      {"result.json", result_json(result)}};
-  for (const auto& [name, content] : files) {
+  // One at a time, they may be large. result.json comes last: where it is new, everything beside it
+  // is.
+  const auto table = [&](bool any, const char* name, std::string (*make)(const Result&)) {
     const std::string path = (folder / name).string();
-    if (!content.empty()) {
+    const std::string content = any ? make(result) : "";
+    if (content.empty())
+      remove_stale(path);
+    else
       write_atomically(path, content);
-      continue;
-    }
-    remove_stale(path);
-  }
+  };
+  table(!result.flows.empty(), "flows.csv", flows_csv);
+  table(!result.background.empty(), "background.csv", background_csv);
+  table(!result.collectives.empty(), "collectives.csv", collectives_csv);
+  table(!result.durations.empty(), "durations.csv", durations_csv);
+  table(!result.call_sizes.empty(), "call_sizes.csv", call_sizes_csv);
+  table(!result.links.empty(), "links.csv", links_csv);
+  table(true, "nics.csv", nics_csv);
+  table(true, "switches.csv", switches_csv);
+  table(true, "headroom.csv", headroom_csv);
+  table(!result.rank_times.empty(), "ranks.csv", ranks_csv);
+  table(true, "report.html", report_html);
+  table(true, "result.json", result_json);
 }
 
 }  // namespace trainyard

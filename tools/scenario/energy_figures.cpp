@@ -17,13 +17,14 @@ std::string joules_text(double j) {
 
 }  // namespace
 
-std::vector<TrainingFigure> energy_figures(const Scenario& s, Time time,
+std::vector<TrainingFigure> energy_figures(const Scenario& s,
+                                           const std::optional<Training>& training, Time time,
                                            const std::vector<RankTimes>& ranks) {
   std::vector<TrainingFigure> out;
   const double seconds = time.seconds();
   if (seconds <= 0 || ranks.empty()) return out;
   const auto gpus = static_cast<double>(ranks.size());
-  const double steps = s.training ? static_cast<double>(s.training->steps) : 1;
+  const double steps = training ? static_cast<double>(training->steps) : 1;
   const double gpu_hours = gpus * seconds / 3600 / steps;
   out.push_back({"gpu_hours_per_step", "GPU time per step",
                  fmt::format("{:.4g} GPU-hours", gpu_hours), gpu_hours});
@@ -36,6 +37,7 @@ std::vector<TrainingFigure> energy_figures(const Scenario& s, Time time,
       exposed += r.exposed_comm.seconds() * phase_watts(d, Phase::exposed_comm);
       wait += r.wait.seconds() * phase_watts(d, Phase::wait);
       idle += r.host.seconds() * phase_watts(d, Phase::host) +
+              r.storage.seconds() * phase_watts(d, Phase::storage) +
               r.idle.seconds() * phase_watts(d, Phase::idle);
     }
     const double total = compute + exposed + wait + idle;
@@ -55,11 +57,11 @@ std::vector<TrainingFigure> energy_figures(const Scenario& s, Time time,
     out.push_back({"mean_watts_per_gpu", "power per GPU",
                    fmt::format("{:.4g} W in the mean, of a TDP of {:.4g} W", watts, d.tdp_watts),
                    watts});
-    if (s.training) {
+    if (training) {
       // C 3.13: TFLOP/s per kW and tokens per kJ of a board.
-      const double tflops_per_kw = step_flops(*s.training).model * 1e-12 / (per_step * 1e-3);
-      const double tokens = static_cast<double>(s.training->global_batch) *
-                            static_cast<double>(s.training->sequence) / (per_step * 1e-3);
+      const double tflops_per_kw = step_flops(*training).model * 1e-12 / (per_step * 1e-3);
+      const double tokens = static_cast<double>(training->global_batch) *
+                            static_cast<double>(training->sequence) / (per_step * 1e-3);
       out.push_back(
           {"model_tflops_per_kw", "work per energy",
            fmt::format("{:.4g} model TFLOP/s per kW, {:.4g} tokens per kJ", tflops_per_kw, tokens),
@@ -72,6 +74,20 @@ std::vector<TrainingFigure> energy_figures(const Scenario& s, Time time,
                      fmt::format("{:.4g} at {:g} per kWh, PUE {:g}", price, s.kwh_price, s.pue),
                      price});
     }
+  }
+  if (s.steps_to_target > 0) {
+    const auto n = static_cast<double>(s.steps_to_target);
+    const double train = seconds / steps * n;
+    const double whole = gpu_hours * n;
+    out.push_back({"time_to_train_s", "time to train",
+                   fmt::format("{:.4g} days for {} steps, {:.4g} GPU-hours{}; without start-up, "
+                               "checkpoints and faults",
+                               train / 86400, report::grouped(static_cast<uint64_t>(n)), whole,
+                               s.gpu_hour_price < 0 ? ""
+                                                    : fmt::format(", cost of GPUs {:.4g}",
+                                                                  whole * s.gpu_hour_price)),
+                   train});
+    out.push_back({"time_to_train_gpu_hours", "", "", whole});
   }
   if (s.gpu_hour_price >= 0) {
     const double price = gpu_hours * s.gpu_hour_price;

@@ -11,7 +11,8 @@
 namespace trainyard {
 
 /// Empty where the device's card has no watts. `time`: of the whole run.
-std::vector<TrainingFigure> energy_figures(const Scenario& scenario, Time time,
+std::vector<TrainingFigure> energy_figures(const Scenario& scenario,
+                                           const std::optional<Training>& training, Time time,
                                            const std::vector<RankTimes>& ranks);
 
 }  // namespace trainyard

@@ -248,12 +248,18 @@ void Ledger::finish(Plan& plan) const {
     const uint32_t a = plan.server_of[src];
     const uint32_t b = plan.server_of[dst];
     between[key(a, b)] += bytes;
-    if (a == b)
+    if (a == b) {
       plan.inside_servers += bytes;
-    else if (position[src] == position[dst])
+      ++plan.pairs_inside_servers;
+    } else if (position[src] == position[dst]) {
       plan.on_one_rail += bytes;
-    else
+      ++plan.pairs_on_one_rail;
+      if (plan.of_rail.size() <= position[src]) plan.of_rail.resize(position[src] + 1);
+      plan.of_rail[position[src]] += bytes;
+    } else {
       plan.across_rails += bytes;
+      ++plan.pairs_across_rails;
+    }
   }
   std::sort(plan.pairs.begin(), plan.pairs.end(),
             [](const auto& x, const auto& y) { return key(x.src, x.dst) < key(y.src, y.dst); });
@@ -310,6 +316,8 @@ const char* op_kind_name(OpKind kind) {
       return "memory";
     case OpKind::metadata:
       return "metadata";
+    case OpKind::storage:
+      return "storage";
   }
   return "?";
 }

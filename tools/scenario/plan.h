@@ -54,9 +54,12 @@ struct Plan {
   };
   std::vector<Pair> pairs, server_pairs;  ///< with traffic, by src, then dst
   bool has_rails = false;                 ///< some server has several GPUs
-  int64_t inside_servers = 0;             ///< payload bytes
-  int64_t on_one_rail = 0;                ///< between GPUs of equal position in different servers
-  int64_t across_rails = 0;               ///< all other bytes between servers
+  /// Pairs of GPUs, of the same kinds as the bytes below.
+  uint64_t pairs_inside_servers = 0, pairs_on_one_rail = 0, pairs_across_rails = 0;
+  std::vector<int64_t> of_rail;  ///< rail -> payload between servers that stays on it
+  int64_t inside_servers = 0;    ///< payload bytes
+  int64_t on_one_rail = 0;       ///< between GPUs of equal position in different servers
+  int64_t across_rails = 0;      ///< all other bytes between servers
 
   // which links that takes
   struct LinkLoad {

@@ -95,6 +95,10 @@ std::string plan_json(const Plan& p) {
   // Without servers of several GPUs there are no rails to tell apart.
   const int64_t between = p.on_one_rail + p.across_rails;
   traffic["between_servers_bytes"] = between;
+  traffic["inside_servers_pair_count"] = p.pairs_inside_servers;
+  traffic["on_one_rail_pair_count"] = p.has_rails ? Json(p.pairs_on_one_rail) : Json(nullptr);
+  traffic["across_rails_pair_count"] = p.has_rails ? Json(p.pairs_across_rails) : Json(nullptr);
+  traffic["of_rail_bytes"] = p.of_rail;
   traffic["on_one_rail_bytes"] = p.has_rails ? Json(p.on_one_rail) : Json(nullptr);
   traffic["across_rails_bytes"] = p.has_rails ? Json(p.across_rails) : Json(nullptr);
   traffic["servers"] = list(p.server_pairs, "src_server", "dst_server");

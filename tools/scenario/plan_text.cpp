@@ -76,15 +76,18 @@ void calls(const std::string& title, const std::vector<Plan::Calls>& list, bool 
 
 void traffic(const Plan& p, std::string& out) {
   out += "\nTraffic (payload bytes)\n";
-  const auto row = [&](const char* name, int64_t bytes) {
-    return std::vector<std::string>{name, volume(bytes), share(bytes, p.payload) + " %"};
+  const auto row = [&](const char* name, int64_t bytes, uint64_t pairs) {
+    return std::vector<std::string>{name, volume(bytes), share(bytes, p.payload) + " %",
+                                    report::counted(pairs, "pair", "pairs")};
   };
-  Rows parts = {{"all messages", volume(p.payload)}, row("inside servers", p.inside_servers)};
+  Rows parts = {{"all messages", volume(p.payload)},
+                row("inside servers", p.inside_servers, p.pairs_inside_servers)};
   if (p.has_rails) {
-    parts.push_back(row("between servers, on one rail", p.on_one_rail));
-    parts.push_back(row("between servers, across rails", p.across_rails));
+    parts.push_back(row("between servers, on one rail", p.on_one_rail, p.pairs_on_one_rail));
+    parts.push_back(row("between servers, across rails", p.across_rails, p.pairs_across_rails));
   } else {
-    parts.push_back(row("between servers", p.on_one_rail + p.across_rails));
+    parts.push_back(row("between servers", p.on_one_rail + p.across_rails,
+                        p.pairs_on_one_rail + p.pairs_across_rails));
   }
   table(parts, 1, out);
   if (!p.has_rails) out += "  (no scale-up domain: every GPU counts as a server)\n";

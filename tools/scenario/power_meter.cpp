@@ -14,6 +14,7 @@ double phase_watts(const DeviceCard& device, Phase phase) {
     case Phase::wait:
       return device.communication_watts;
     case Phase::host:
+    case Phase::storage:
     case Phase::idle:
       break;
   }

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <numeric>
+#include <optional>
 
 #include "chakra/reader.h"
 #include "memo/domain_fabric.h"
@@ -21,13 +23,19 @@
 #include "sim/timeline.h"
 #include "tools/report/text.h"
 #include "tools/scenario/energy_figures.h"
+#include "tools/scenario/fold.h"
+#include "tools/scenario/jobs.h"
+#include "tools/scenario/op_meter.h"
 #include "tools/scenario/power_meter.h"
+#include "tools/scenario/remembered_model.h"
+#include "tools/scenario/timeline_export.h"
 #include "tools/scenario/training_figures.h"
 #include "tools/scenario/wiring.h"
 #include "workload/chakra_importer.h"
 #include "workload/collective_params.h"
 #include "workload/generator/generate.h"
 #include "workload/placement.h"
+#include "workload/storage.h"
 #include "workload/traffic.h"
 
 namespace trainyard {
@@ -49,15 +57,21 @@ uint64_t peak_rss_bytes() {
 /// true to the pixel, the memory bounded.
 class SpanKeeper final : public Recorder {
  public:
-  SpanKeeper(size_t limit, PowerMeter& power) : limit_(limit), power_(power) {}
+  SpanKeeper(size_t limit, PowerMeter& power, uint32_t ranks)
+      : ops(ranks), limit_(limit), power_(power) {}
+  [[nodiscard]] bool wants(Time length) const override {
+    if (length >= shortest_) return true;
+    ++dropped;
+    return false;
+  }
+  void timed(uint32_t rank, const OpGraph& graph, uint32_t op, Time length) override {
+    ops.add(rank, graph, op, length);
+    if (exported != nullptr) exported->add(rank, op, length);
+  }
   void phase(uint32_t, Phase phase, Time begin, Time end) override {
     if (power_.on()) power_.add(phase, begin, end);
   }
   void span(const Span& s) override {
-    if (s.end - s.begin < shortest_) {
-      ++dropped;
-      return;
-    }
     spans.push_back(s);
     if (spans.size() < limit_) return;
     std::vector<int64_t> lengths;
@@ -73,7 +87,9 @@ class SpanKeeper final : public Recorder {
     dropped += before - spans.size();
   }
   std::vector<Span> spans;
-  uint64_t dropped = 0;
+  mutable uint64_t dropped = 0;
+  OpMeter ops;
+  TimelineExport* exported = nullptr;
 
  private:
   size_t limit_;
@@ -222,6 +238,38 @@ std::string fast_path_obstacle(const Scenario& s, const PacketConfig& config,
   }
   return "";
 }
+
+class SharedModel final : public ComputeModel {
+ public:
+  explicit SharedModel(std::shared_ptr<ComputeModel> model) : model_(std::move(model)) {}
+  [[nodiscard]] Time duration(const OpGraph& graph, uint32_t op, uint32_t rank) const override {
+    return model_->duration(graph, op, rank);
+  }
+  [[nodiscard]] std::string source() const override { return model_->source(); }
+
+ private:
+  std::shared_ptr<ComputeModel> model_;
+};
+
+/// Nominal times for healthy ops, varied ones for the others.
+class HealthyModel final : public ComputeModel {
+ public:
+  HealthyModel(std::shared_ptr<ComputeModel> nominal, std::unique_ptr<ComputeModel> varied,
+               const HealthyOps& healthy)
+      : nominal_(std::move(nominal)), varied_(std::move(varied)), healthy_(healthy) {}
+  [[nodiscard]] Time duration(const OpGraph& graph, uint32_t op, uint32_t rank) const override {
+    const bool healthy =
+        healthy_.all || (rank < healthy_.ranks.size() && healthy_.ranks[rank] != 0) ||
+        (!healthy_.kernel.empty() && kernel_name(graph.name_of(op)) == healthy_.kernel);
+    return (healthy ? *nominal_ : *varied_).duration(graph, op, rank);
+  }
+  [[nodiscard]] std::string source() const override { return nominal_->source(); }
+
+ private:
+  std::shared_ptr<ComputeModel> nominal_;
+  std::unique_ptr<ComputeModel> varied_;
+  const HealthyOps& healthy_;
+};
 
 bool computes(const Job& job) {
   return std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankProgram& p) {
@@ -394,14 +442,18 @@ void device_notes(const Scenario& s, const Result& r, const Note& note) {
     else if (key != "scale_up" && key != "sms")
       rates += (rates.empty() ? "" : ", ") + key;
   }
-  const bool roofline = r.compute_source.rfind("roofline", 0) == 0;
+  const bool roofline = r.compute_source.find("roofline") != std::string::npos;
   if (roofline && !rates.empty()) {
     note("presets",
          "of the card of " + s.device.name + " these are from unverified sources: " + rates, true);
   }
-  const bool joules = std::any_of(r.energy.begin(), r.energy.end(), [](const TrainingFigure& f) {
-    return f.key == "energy_per_step_j";
-  });
+  const auto has_joules = [](const std::vector<TrainingFigure>& figures) {
+    return std::any_of(figures.begin(), figures.end(),
+                       [](const TrainingFigure& f) { return f.key == "energy_per_step_j"; });
+  };
+  const bool joules =
+      has_joules(r.energy) || std::any_of(r.jobs.begin(), r.jobs.end(),
+                                          [&](const JobResult& j) { return has_joules(j.energy); });
   if (!joules && r.power.window == Time()) return;
   note("energy",
        "GPU boards alone, at one power per state from the card of " + s.device.name +
@@ -409,6 +461,28 @@ void device_notes(const Scenario& s, const Result& r, const Note& note) {
            "in the mean)" +
            (watts.empty() ? "" : "; from unverified sources: " + watts),
        true);
+}
+
+/// "node0.gpu0 to node3.gpu7", or those at both ends of every gap.
+std::string gpu_names(const std::vector<std::string>& names, const JobPart& part) {
+  if (part.ranks == 0 || part.first_rank + part.ranks > names.size()) return "";
+  const std::string& first = names[part.first_rank];
+  const std::string& last = names[part.first_rank + part.ranks - 1];
+  return part.ranks == 1 ? first : first + " to " + last;
+}
+
+/// What is known of the jobs when they are through.
+void job_figures(const Scenario& s, Result& r) {
+  for (size_t i = 0; i < r.jobs.size(); ++i) {
+    JobResult& j = r.jobs[i];
+    const std::optional<Training>& training = s.jobs[i].workload.training;
+    const std::vector<RankTimes> times(r.rank_times.begin() + j.first_rank,
+                                       r.rank_times.begin() + j.first_rank + j.ranks);
+    j.energy = energy_figures(s, training, j.end - j.start, times);
+    if (!training) continue;
+    const auto more = measured_figures(*training, s.device, j.end - j.start, times);
+    j.training.insert(j.training.end(), more.begin(), more.end());
+  }
 }
 
 bool random_losses(const Scenario& s, const Topology& topology) {
@@ -425,10 +499,20 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
     r.trust.push_back({topic, text, caution});
   };
   if (!r.collectives.empty()) {
-    note("collectives",
-         "bytes, links, switches and queues only; NCCL's software latency per step is not "
-         "modelled, so collectives below about 1 MiB come out too fast",
-         true);
+    if (s.collectives.is_word("protocol", "auto")) {
+      note("collectives",
+           "bytes, links, switches and queues only; NCCL's software latency per step is not "
+           "modelled, so collectives below about 1 MiB come out too fast (collectives.protocol: "
+           "tuned adds it)",
+           true);
+    } else {
+      note("collectives",
+           "software latency and flags of NCCL's protocols by the constants of its tuner: within "
+           "2 % of small all-reduces measured on InfiniBand with up to 4 servers of 8 H100, 1.4 to "
+           "6 times too fast on other fabrics and GPUs; none for all-to-all, halving-doubling and "
+           "hierarchical",
+           true);
+    }
   }
   if (import != nullptr) {
     if (r.compute_source == "trace") {
@@ -505,12 +589,22 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
              "were cut off",
          false);
   }
+  if (r.jobs.size() > 1) {
+    note(
+        "jobs",
+        "all of a job's ranks begin at its start; nobody schedules, queues or moves jobs, and each "
+        "ends after its own steps" +
+            std::string(s.interference ? "" : "; output.interference: true runs each alone, too"),
+        false);
+  }
   for (const auto& w : r.warnings) note("warning", w, true);
 }
 
 }  // namespace
 
 Topology build_topology(const Scenario& s, uint32_t ranks) {
+  const std::vector<uint32_t> job_ranks = ranks_of_jobs(s);
+  if (!job_ranks.empty()) ranks = std::accumulate(job_ranks.begin(), job_ranks.end(), 0U);
   TopologyRequest request;
   request.gpus_per_node = s.gpus_per_node;
   request.nics_per_node = s.nics_per_node;
@@ -536,6 +630,12 @@ Topology build_topology(const Scenario& s, uint32_t ranks) {
                         ", the topology file has " + std::to_string(hosts) + " hosts",
                     "leave cluster.nodes out or correct it");
   }
+  if (!s.jobs.empty()) {
+    for (const RiskGroup& g : s.risk_groups) t.add_risk_group(g.name, g.members);
+    apply_wiring(t, s);
+    place_jobs(t, s, job_ranks);
+    return t;
+  }
   if (ranks > hosts) {
     throw UserError(s.workload_pos,
                     (s.training ? "the layout has " : "the trace has ") + std::to_string(ranks) +
@@ -554,15 +654,19 @@ Topology build_topology(const Scenario& s, uint32_t ranks) {
   return t;
 }
 
-Workload load_workload(const Scenario& s) {
+namespace {
+
+Workload load_one(const Scenario& s, const WorkloadSpec& spec, const std::string& name,
+                  uint64_t seed) {
   Workload w;
   const auto make_compute = [&](const std::string& kind) {
     w.compute = Registry::instance().factory<ComputeFactory>("compute", kind)(
         s.compute.params, {s.device, s.base_dir, s.compute.pos});
     w.remarks = w.compute->prepare(w.import.job);
+    w.compute = remember_durations(std::move(w.compute));
   };
-  if (s.training) {
-    GeneratedJob generated = generate_job(*s.training, s.name, s.seed);
+  if (spec.training) {
+    GeneratedJob generated = generate_job(*spec.training, name, seed);
     w.import.job = std::move(generated.job);
     w.import.rank_classes = generated.rank_classes;
     w.import.has_flops = w.import.has_streams = true;
@@ -575,23 +679,24 @@ Workload load_workload(const Scenario& s) {
     return w;
   }
   try {
-    const chakra::TraceSet set = chakra::read_set(s.chakra, s.group_file);
-    w.import = import_chakra(set, s.name, {s.element_bytes, s.strict, s.launch_order});
+    const chakra::TraceSet set = chakra::read_set(spec.chakra, spec.group_file);
+    w.import = import_chakra(set, name, {spec.element_bytes, spec.strict, spec.launch_order});
   } catch (const UserError& e) {
     // What is wrong inside a file is told by that file, what cannot be found by the scenario.
     std::error_code error;
     if (std::filesystem::is_regular_file(e.pos().file, error)) throw;
-    throw UserError(s.workload_pos, e.what());
+    throw UserError(spec.workload_pos, e.what());
   } catch (const std::filesystem::filesystem_error& e) {
-    throw UserError(s.workload_pos, "cannot look for " + s.chakra + ": " + e.code().message());
+    throw UserError(spec.workload_pos,
+                    "cannot look for " + spec.chakra + ": " + e.code().message());
   }
   if (w.import.summary.nodes == 0) {
-    throw UserError(s.workload_pos, "the trace " + s.chakra + " holds no operation");
+    throw UserError(spec.workload_pos, "the trace " + spec.chakra + " holds no operation");
   }
   for (uint32_t r = 0; r < w.import.job.ranks.size(); ++r) {
     for (const uint32_t peer : w.import.job.ranks[r].binding.peers) {
       if (peer < w.import.job.ranks.size()) continue;
-      throw UserError(s.workload_pos,
+      throw UserError(spec.workload_pos,
                       "rank " + std::to_string(r) + " talks to rank " + std::to_string(peer) +
                           ", but the trace holds " + std::to_string(w.import.job.ranks.size()) +
                           " ranks only",
@@ -606,6 +711,67 @@ Workload load_workload(const Scenario& s) {
   }
   make_compute(kind);
   return w;
+}
+
+/// A graph without ops, for the ranks of jobs that are left out.
+std::shared_ptr<const OpGraph> nothing() {
+  auto graph = std::make_shared<OpGraph>();
+  graph->finish();
+  return graph;
+}
+
+}  // namespace
+
+Workload load_workload(const Scenario& s) {
+  if (s.jobs.empty()) return load_one(s, s, s.name, s.seed);
+  Workload all;
+  std::vector<Job> jobs;
+  std::vector<JobPart> parts;
+  std::vector<std::unique_ptr<ComputeModel>> models;
+  std::vector<uint32_t> first_ranks;
+  uint32_t first_rank = 0;
+  for (size_t i = 0; i < s.jobs.size(); ++i) {
+    const JobSpec& spec = s.jobs[i];
+    // Jobs draw dice of their own.
+    Workload w = load_one(s, spec.workload, spec.name, s.seed + i);
+    all.planned.emplace_back();
+    if (spec.workload.training) {
+      all.planned.back() = planned_figures(*spec.workload.training, w.import.job);
+    }
+    all.compute_sources.push_back(w.compute->source());
+    const bool left_out = s.only_job >= 0 && static_cast<size_t>(s.only_job) != i;
+    if (left_out) {
+      const auto empty = nothing();
+      for (RankProgram& program : w.import.job.ranks) program.graph = empty;
+    }
+    JobPart part;
+    part.name = spec.name;
+    part.start = spec.start;
+    part.traffic_class = spec.priority;
+    part.eager_sends = spec.workload.eager_sends;
+    parts.push_back(std::move(part));
+    first_ranks.push_back(first_rank);
+    first_rank += static_cast<uint32_t>(w.import.job.ranks.size());
+    jobs.push_back(std::move(w.import.job));
+    models.push_back(std::move(w.compute));
+    for (ComputeRemark& remark : w.remarks) {
+      const auto same = [&](const ComputeRemark& r) { return r.text == remark.text; };
+      if (std::none_of(all.remarks.begin(), all.remarks.end(), same)) {
+        all.remarks.push_back(std::move(remark));
+      }
+    }
+    ChakraImport& sum = all.import;
+    sum.summary.comp += w.import.summary.comp;
+    sum.findings.insert(sum.findings.end(), w.import.findings.begin(), w.import.findings.end());
+    sum.rank_classes += w.import.rank_classes;
+    sum.element_bytes = std::max(sum.element_bytes, w.import.element_bytes);
+    sum.has_durations = sum.has_durations || w.import.has_durations;
+    sum.has_flops = sum.has_flops || w.import.has_flops;
+    sum.has_streams = (i == 0 || sum.has_streams) && w.import.has_streams;
+  }
+  all.import.job = combine_jobs(std::move(jobs), std::move(parts));
+  all.compute = combine_models(std::move(models), std::move(first_ranks));
+  return all;
 }
 
 ComputeVariation compute_variation(const Scenario& s, const Topology& topology, uint32_t ranks) {
@@ -648,6 +814,40 @@ std::vector<Params> collective_entries(const Scenario& s) {
   return entries;
 }
 
+std::unique_ptr<Storage> build_storage(const Scenario& s, const Topology& topology,
+                                       uint32_t ranks) {
+  if (!s.training || !s.training->stores()) return nullptr;
+  StorageConfig config = storage_config(s.storage);
+  config.node_of = topology.servers();
+  config.node_of.resize(ranks);
+  if (s.storage.is_word("network", "shared")) {
+    const auto& hosts = topology.hosts();
+    const SourcePos& pos = s.storage.origin("where").pos;
+    const std::string& where = s.storage.text("where");
+    for (const uint32_t node : select_nodes(topology, where, pos)) {
+      const auto at = std::find(hosts.begin(), hosts.end(), node);
+      if (at == hosts.end()) continue;
+      const auto endpoint = static_cast<uint32_t>(at - hosts.begin());
+      if (endpoint < ranks) {
+        throw UserError(pos, "'" + where + "' names the GPU of rank " + std::to_string(endpoint),
+                        "storage sits on nodes of its own: raise cluster.nodes, give layout.dp "
+                        "and name the nodes beyond");
+      }
+      config.endpoints.push_back(endpoint);
+    }
+    if (config.endpoints.empty()) throw UserError(pos, "'" + where + "' names no endpoint");
+    const auto found = static_cast<uint32_t>(config.endpoints.size());
+    if (!s.storage.is_word("servers", "auto") && config.servers != found) {
+      throw UserError(s.storage.origin("servers").pos,
+                      "'" + where + "' names " + std::to_string(found) + " endpoints, not " +
+                          std::to_string(config.servers) + " servers",
+                      "leave storage.servers out or correct it");
+    }
+    config.servers = found;
+  }
+  return make_storage(std::move(config));
+}
+
 StepFaults build_faults(const Scenario& s, const Topology& topology, const PacketConfig& config,
                         const Job* job) {
   StepFaults faults;
@@ -687,7 +887,9 @@ PacketConfig packet_config(const Scenario& s) {
                              s.ecn.params, s.seed, s.ecmp.pos, s.pinned});
 }
 
-Result run_scenario(const Scenario& s, const RunHooks& hooks) {
+namespace {
+
+Result run_once(const Scenario& s, const RunHooks& hooks) {
   const auto started = Clock::now();
   Result r;
   r.scenario_name = s.name;
@@ -702,8 +904,9 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   const bool workload = s.has_workload();
   std::unique_ptr<ComputeModel> compute;
   std::vector<ComputeRemark> remarks;
+  Workload loaded;
   if (workload) {
-    Workload loaded = load_workload(s);
+    loaded = load_workload(s);
     import = std::move(loaded.import);
     compute = std::move(loaded.compute);
     remarks = std::move(loaded.remarks);
@@ -790,7 +993,15 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   }
   const bool job = workload || collectives;
   check_variation(s, workload && computes(import.job));
-  if (workload) compute = vary_compute(std::move(compute), compute_variation(s, topology, ranks));
+  if (workload && hooks.healthy != nullptr) {
+    const std::shared_ptr<ComputeModel> nominal = std::move(compute);
+    compute = std::make_unique<HealthyModel>(
+        nominal,
+        vary_compute(std::make_unique<SharedModel>(nominal), compute_variation(s, topology, ranks)),
+        *hooks.healthy);
+  } else if (workload) {
+    compute = vary_compute(std::move(compute), compute_variation(s, topology, ranks));
+  }
   // Flows may go to any GPU, not only to those of a workload.
   const auto hosts = static_cast<uint32_t>(topology.hosts().size());
   const std::vector<TimedFlow> flows = timed(build_flows(s, hosts), job);
@@ -806,8 +1017,14 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
 
   // A trace viewer zooms in, the picture of the report does not.
   PowerMeter power(s.power_window);
-  SpanKeeper spans(s.perfetto ? 2'000'000 : 200'000, power);
+  SpanKeeper spans(s.perfetto ? 2'000'000 : 200'000, power,
+                   static_cast<uint32_t>(import.job.ranks.size()));
+  std::optional<TimelineExport> exported;
+  if (!s.chakra_out.empty() && job && hooks.healthy == nullptr && s.only_job < 0) {
+    spans.exported = &exported.emplace(import.job);
+  }
   uint64_t timeline_fingerprint = 0;
+  std::optional<std::array<StorageStats, kStorageActions>> storage_figures;
   const bool faulty = !faults.records().empty();
   const auto settle = [&] {
     if (!staged.background_left()) drain(fabric, faulty);
@@ -821,6 +1038,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     options.complete_at_receiver = config.complete_at_receiver;
     options.placement = placement_on(topology);
     options.eager_sends = s.eager_sends;
+    options.most_records = 200'000;
     options.collective_timeout = s.collectives.time("timeout");
     options.traffic_class = static_cast<uint8_t>(s.collectives.integer("class"));
     if (!faults.gpus().empty()) options.faults = &faults.gpus();
@@ -831,6 +1049,8 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
                       "compute.overlap_slowdown together with faults of GPUs is not built yet",
                       "remove one of them");
     }
+    const auto storage = build_storage(s, topology, ranks);
+    options.storage = storage.get();
     options.progress = [&](Time now, uint64_t done) {
       cut = now >= s.until;
       return !cut && progress(now, done);
@@ -857,10 +1077,28 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     r.end = std::max(
         {timeline.end(), staged.last_flow_progress(), r.complete ? Time() : staged.reached()});
     r.step_time = timeline.end();
+    if (storage && r.complete) storage_figures = storage->stats();
     r.rank_times = timeline.rank_times();
     r.collectives = timeline.collectives();
+    r.collectives_dropped = timeline.records_dropped();
+    r.durations = spans.ops.take();
+    r.call_sizes = call_sizes(import.job);
     r.flow_owner = timeline.owners();
     timeline_fingerprint = timeline.fingerprint();
+    for (size_t i = 0; i < import.job.parts.size(); ++i) {
+      const JobPart& part = import.job.parts[i];
+      JobResult j;
+      j.name = part.name;
+      j.first_rank = part.first_rank;
+      j.ranks = part.ranks;
+      j.gpus = gpu_names(r.endpoint_names, part);
+      j.traffic_class = part.traffic_class;
+      j.start = part.start;
+      j.end = timeline.part_end(part);
+      j.compute_source = loaded.compute_sources[i];
+      j.training = std::move(loaded.planned[i]);
+      r.jobs.push_back(std::move(j));
+    }
     r.flows = alone ? fabric.transfers() : staged.transfers();
   } else {
     ProgressGate progress(hooks, fabric, flows.size());
@@ -919,7 +1157,11 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     r.warnings.push_back(s.training ? "0 flows: nothing of this layout communicates"
                                     : "0 flows: no operation of the trace communicates");
   }
-  if (r.complete && job) r.energy = energy_figures(s, r.step_time, r.rank_times);
+  if (r.complete && job && r.jobs.empty()) {
+    r.energy = energy_figures(s, s.training, r.step_time, r.rank_times);
+  }
+  if (r.complete) job_figures(s, r);
+  if (r.complete && exported) exported->write(import.job, s.chakra_out);
   if (power.on() && job) r.power = power.take(s.device, r.step_time);
   if (r.power.window != r.power.asked) {
     r.warnings.push_back("output.telemetry.power: windows of " + print_time(r.power.asked) +
@@ -931,9 +1173,44 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     if (r.complete) {
       const auto more = measured_figures(*s.training, s.device, r.step_time, r.rank_times);
       r.training.insert(r.training.end(), more.begin(), more.end());
+      if (storage_figures) add_storage_figures(*storage_figures, r.rank_times, r.training);
     }
   }
   trust_notes(s, config, topology, workload ? &import : nullptr, remarks, r);
+  return r;
+}
+
+}  // namespace
+
+Result run_scenario(const Scenario& s, const RunHooks& hooks) {
+  if (auto folded = run_folded(s, [&](const Scenario& part) { return run_once(part, hooks); })) {
+    // Figures of the whole, not of the part. What is sent has been added up already.
+    const std::vector<TrainingFigure> sent = std::move(folded->training);
+    folded->training = planned_figures(*s.training, {});
+    const auto more =
+        measured_figures(*s.training, s.device, folded->step_time, folded->rank_times);
+    for (const auto* list : {&sent, &more}) {
+      folded->training.insert(folded->training.end(), list->begin(), list->end());
+    }
+    folded->energy = energy_figures(s, s.training, folded->step_time, folded->rank_times);
+    return std::move(*folded);
+  }
+  Result r = run_once(s, hooks);
+  if (!s.interference || !r.complete) return r;
+  for (size_t i = 0; i < r.jobs.size(); ++i) {
+    Scenario alone = s;
+    alone.only_job = static_cast<int>(i);
+    RunHooks same;
+    same.progress = hooks.progress;
+    same.healthy = hooks.healthy;
+    const Result without = run_once(alone, same);
+    if (!without.complete) {
+      r.warnings.push_back("job '" + r.jobs[i].name + "' alone: " + without.incomplete_reason);
+      r.trust.push_back({"warning", r.warnings.back(), true});
+      continue;
+    }
+    r.jobs[i].alone = without.jobs[i].end - without.jobs[i].start;
+  }
   return r;
 }
 

@@ -26,14 +26,24 @@ struct RunProgress {
   double wall_s = 0;
 };
 
+/// Ops that take as long as on a healthy GPU: neither compute.slow nor compute.jitter holds for
+/// them.
+struct HealthyOps {
+  bool all = false;
+  std::vector<char> ranks;  ///< by rank; all their ops
+  std::string kernel;       ///< kernel_name() of ops, on all ranks; empty: none
+};
+
 struct RunHooks {
   /// Called a few times per second of wall time; returning false stops the run.
   std::function<bool(const RunProgress&)> progress;
   /// Filled with every rate change when not null.
   std::vector<RateEvent>* rates = nullptr;
+  const HealthyOps* healthy = nullptr;
 };
 
-/// The topology of a scenario. `ranks` is what the workload needs (0: no workload).
+/// The topology of a scenario. `ranks` is what the workload needs (0: no workload); jobs know
+/// theirs.
 Topology build_topology(const Scenario& scenario, uint32_t ranks);
 
 /// What a scenario's trace says, and the compute model that it settles.
@@ -41,9 +51,12 @@ struct Workload {
   ChakraImport import;
   std::unique_ptr<ComputeModel> compute;
   std::vector<ComputeRemark> remarks;  ///< of the compute model about this job
+  /// Of several jobs, one after the other: figures that need no run, and where times come from.
+  std::vector<std::vector<TrainingFigure>> planned;
+  std::vector<std::string> compute_sources;
 };
 
-/// Reads the trace of a scenario that has one.
+/// Reads or generates what a scenario's ranks do. Of Scenario::only_job the others do nothing.
 Workload load_workload(const Scenario& scenario);
 
 /// What compute.jitter and compute.slow ask for. Throws UserError for a selector that names no GPU
@@ -58,6 +71,10 @@ PacketConfig packet_config(const Scenario& scenario);
 
 /// The collectives of a scenario's traffic, which run as a job; none where there is a workload.
 std::vector<Params> collective_entries(const Scenario& scenario);
+
+/// What serves the job's reads and writes; null: it has none.
+std::unique_ptr<Storage> build_storage(const Scenario& scenario, const Topology& topology,
+                                       uint32_t ranks);
 
 /// The faults of a scenario, resolved. `job` null: flows only.
 StepFaults build_faults(const Scenario& scenario, const Topology& topology,

@@ -15,6 +15,7 @@
 #include "workload/collective_params.h"
 #include "workload/generator/layout_lint.h"
 #include "workload/generator/memory.h"
+#include "workload/storage.h"
 
 namespace trainyard {
 namespace fs = std::filesystem;
@@ -559,8 +560,9 @@ ModelCard read_card(const ConfigNode& node, const std::string& name, const std::
   return model_card(name, p);
 }
 
-void read_model_workload(Block& b, const ConfigNode& model, Scenario& s) {
-  s.workload_pos = b.key_pos("model");
+void read_model_workload(Block& b, const ConfigNode& model, const std::string& path, int64_t gpus,
+                         Scenario& s, WorkloadSpec& w) {
+  w.workload_pos = b.key_pos("model");
   ModelCard card;
   if (model.kind == Kind::map) {
     // A card, with changes; or all of a model.
@@ -569,7 +571,7 @@ void read_model_workload(Block& b, const ConfigNode& model, Scenario& s) {
     ConfigNode node;
     if (const ConfigNode* base = model.find("card"); base != nullptr) {
       if (base->kind != Kind::scalar) {
-        throw UserError(base->origin.pos, "workload.model.card must be one name");
+        throw UserError(base->origin.pos, path + "model.card must be one name");
       }
       name = base->text + ", changed";
       node = model_card_node(base->text, base->origin.pos);
@@ -582,19 +584,18 @@ void read_model_workload(Block& b, const ConfigNode& model, Scenario& s) {
     }
     merge(node, mine);
     node.origin = model.origin;
-    card = read_card(node, name, "workload.model");
+    card = read_card(node, name, path + "model");
   } else if (model.kind == Kind::scalar) {
     card = load_model_card(model.text, model.origin.pos);
   } else {
-    throw UserError(model.origin.pos, "workload.model must be a name or a block of keys");
+    throw UserError(model.origin.pos, path + "model must be a name or a block of keys");
   }
   const Params sends = b.one(scenario_key("workload.sends"));
-  s.eager_sends = sends.is_word("sends", "eager");
+  w.eager_sends = sends.is_word("sends", "eager");
   Params params(training_params());
   b.fill(params);
-  const int64_t gpus = static_cast<int64_t>(s.nodes) * s.gpus_per_node;
-  s.training = resolve_training(card, params, gpus, s.workload_pos);
-  const Training& t = *s.training;
+  w.training = resolve_training(card, params, gpus, w.workload_pos);
+  const Training& t = *w.training;
   if (params.is_word("precision.compute", "fp8") && s.device.fp8_tflops <= 0) {
     throw UserError(params.origin("precision.compute").pos,
                     "device " + s.device.name + " has no fp8 tensor cores",
@@ -604,27 +605,29 @@ void read_model_workload(Block& b, const ConfigNode& model, Scenario& s) {
     s.warnings.push_back("the layout uses " + std::to_string(t.ranks) + " of " +
                          std::to_string(gpus) + " GPUs of the cluster");
   }
-  list_setting(s, "workload.model", card.name, model.origin, card.source);
-  list_settings(s, "workload.", params);
-  list_settings(s, "workload.", sends);
+  list_setting(s, path + "model", card.name, model.origin, card.source);
+  list_settings(s, path, params);
+  list_settings(s, path, sends);
   const auto n = [](int64_t v) { return std::to_string(v); };
-  list_setting(s, "workload, derived",
+  list_setting(s, path.substr(0, path.size() - 1) + ", derived",
                n(t.ranks) + " ranks = tp " + n(t.tp) + " x cp " + n(t.cp) + " x pp " + n(t.pp) +
                    " x dp " + n(t.dp) + "; " + n(t.microbatches) + " micro-batches = global " +
                    n(t.global_batch) + " / (dp " + n(t.dp) + " x micro " + n(t.micro_batch) + ")",
                {});
 }
 
-void read_workload(Block& root, Scenario& s) {
+/// The block `workload` of the scenario, or of a job. `gpus`: that it may use; 0: not known.
+void read_workload(Block& root, const std::string& path, int64_t gpus, Scenario& s,
+                   WorkloadSpec& w) {
   Block b = root.block("workload");
-  s.workload_pos = b.pos();
+  w.workload_pos = b.pos();
   for (const char* key : {"simai", "goal"}) b.refuse(key);
   if (const ConfigNode* model = b.take("model"); model != nullptr && model->kind != Kind::null) {
-    read_model_workload(b, *model, s);
+    read_model_workload(b, *model, path, gpus, s, w);
     return;
   }
   for (const char* key : {"layout", "schedule", "batch", "recompute", "steps", "precision",
-                          "gradients", "experts", "kernels"}) {
+                          "gradients", "experts", "kernels", "dataset", "checkpoint"}) {
     if (b.take(key) != nullptr) {
       throw UserError(b.key_pos(key), b.full(key) + " describes a generated workload",
                       "add 'model: NAME', or remove it");
@@ -632,59 +635,134 @@ void read_workload(Block& root, Scenario& s) {
   }
   const std::string chakra = b.text("chakra", "");
   if (!chakra.empty()) {
-    s.workload_pos = b.key_pos("chakra");
+    w.workload_pos = b.key_pos("chakra");
     const ConfigNode* node = b.take("chakra");
     const bool from_user = node->origin.kind == Origin::Kind::user;
-    s.chakra = from_user ? relative_to(s.base_dir, chakra) : chakra;
+    w.chakra = from_user ? relative_to(s.base_dir, chakra) : chakra;
   }
   const std::string groups = b.text("groups", "");
-  if (!groups.empty()) s.group_file = relative_to(s.base_dir, groups);
+  if (!groups.empty()) w.group_file = relative_to(s.base_dir, groups);
   const Params element = b.one(scenario_key("workload.element_bytes"));
-  s.element_bytes = element.is_word("element_bytes", "auto") ? 0 : element.integer("element_bytes");
+  w.element_bytes = element.is_word("element_bytes", "auto") ? 0 : element.integer("element_bytes");
   const Params strict = b.one(scenario_key("workload.strict"));
-  s.strict = strict.boolean("strict");
+  w.strict = strict.boolean("strict");
   const Params order = b.one(scenario_key("workload.launch_order"));
-  s.launch_order = order.is_word("launch_order", "blocking") ? LaunchOrder::blocking
+  w.launch_order = order.is_word("launch_order", "blocking") ? LaunchOrder::blocking
                    : order.is_word("launch_order", "free")   ? LaunchOrder::free
                                                              : LaunchOrder::after_compute;
   const Params sends = b.one(scenario_key("workload.sends"));
-  s.eager_sends = sends.is_word("sends", "eager");
+  w.eager_sends = sends.is_word("sends", "eager");
   b.finish();
   if (!chakra.empty()) {
-    list_setting(s, "workload.chakra", s.chakra, b.origin("chakra"));
-    if (!groups.empty()) list_setting(s, "workload.groups", s.group_file, b.origin("groups"));
-    list_settings(s, "workload.", element);
-    list_settings(s, "workload.", strict);
-    list_settings(s, "workload.", order);
-    list_settings(s, "workload.", sends);
+    list_setting(s, path + "chakra", w.chakra, b.origin("chakra"));
+    if (!groups.empty()) list_setting(s, path + "groups", w.group_file, b.origin("groups"));
+    list_settings(s, path, element);
+    list_settings(s, path, strict);
+    list_settings(s, path, order);
+    list_settings(s, path, sends);
   }
-  if (b.present() && s.chakra.empty()) {
+  if (b.present() && w.chakra.empty()) {
     throw UserError(b.pos(), "workload needs 'model: NAME' or 'chakra: PREFIX'",
                     "or give the trace on the command line: --trace PREFIX");
   }
 }
 
-/// Refuses a layout that does not fit into the device.
-void read_memory(Block& root, Scenario& s) {
-  Block b = root.block("memory");
-  const Params headroom = b.one(scenario_key("memory.headroom"));
-  b.finish();
-  list_settings(s, "memory.", headroom);
-  if (!s.training) {
-    if (b.present()) {
-      throw UserError(b.pos(), "memory is known for generated workloads only",
-                      "remove it, or give 'workload: {model: NAME}'");
-    }
-    return;
+void read_job(const ConfigNode& node, size_t number, const SourcePos& fallback, Scenario& s) {
+  const std::string path = "jobs[" + std::to_string(number) + "]";
+  Block b(&node, path, fallback);
+  if (!b.present()) throw UserError(fallback, path + " is empty");
+  JobSpec job;
+  job.pos = b.pos();
+  job.name = b.text("name", "job " + std::to_string(number));
+  for (const JobSpec& other : s.jobs) {
+    if (other.name != job.name) continue;
+    throw UserError(b.key_pos("name"), "two jobs are called '" + job.name + "'",
+                    "the first is in line " + std::to_string(other.pos.line));
   }
-  const Training& t = *s.training;
-  for (const auto& w : layout_warnings(t, s.gpus_per_node)) s.warnings.push_back(w);
+  job.placement_pos = b.key_pos("placement");
+  const ConfigNode* placement = b.take("placement");
+  std::string listed = job.placement;
+  if (placement != nullptr && placement->kind == Kind::list) {
+    job.placement = "list";
+    job.where = read_names(*placement, path + ".placement");
+    listed.clear();
+    for (const auto& w : job.where) listed += (listed.empty() ? "" : ", ") + w;
+  } else if (placement != nullptr && placement->kind != Kind::null) {
+    listed = job.placement = placement->kind == Kind::scalar ? placement->text : "";
+    if (listed != "contiguous" && listed != "striped") {
+      throw UserError(job.placement_pos,
+                      path + ".placement: '" + listed +
+                          "' is not one of: contiguous, striped, "
+                          "a list of nodes or GPUs",
+                      "write 'placement: [node0, \"node[4-7]\"]'");
+    }
+  }
+  const Params start = b.one(scenario_key("jobs.start"));
+  job.start = start.time("start");
+  const Params priority = b.one(scenario_key("jobs.priority"));
+  const int64_t classes = s.buffer.params.integer("classes");
+  const int64_t given = priority.is_word("priority", "auto") ? -1 : priority.integer("priority");
+  if (given >= classes) {
+    throw UserError(priority.origin("priority").pos,
+                    path + ".priority " + priority.text("priority") +
+                        " is a data class that does not exist, switches have " +
+                        std::to_string(classes) + (classes == 1 ? " class" : " classes"),
+                    "raise fabric.switch.classes");
+  }
+  job.priority = static_cast<uint8_t>(given < 0 ? 0xff : given);
+  list_setting(s, path + ".name", job.name, b.origin("name"));
+  list_setting(s, path + ".placement", listed, placement == nullptr ? Origin{} : placement->origin);
+  list_settings(s, path + ".", start);
+  list_settings(s, path + ".", priority);
+  read_workload(b, path + ".workload.", 0, s, job.workload);
+  if (job.workload.chakra.empty() && !job.workload.training) {
+    throw UserError(job.pos, "job '" + job.name + "' has no workload",
+                    "give it 'workload: {model: NAME, ...}' or '{chakra: PREFIX}'");
+  }
+  if (job.workload.training && job.workload.training->stores()) {
+    throw UserError(job.pos, "job '" + job.name + "' uses storage: not built yet beside other jobs",
+                    "remove its dataset and checkpoint, or make it the workload");
+  }
+  b.finish();
+  s.jobs.push_back(std::move(job));
+}
+
+void read_jobs(Block& root, Scenario& s) {
+  const ConfigNode* list = root.take("jobs");
+  if (list == nullptr || list->kind == Kind::null) return;
+  if (list->kind != Kind::list || list->items.empty()) {
+    throw UserError(list->origin.pos, "jobs must be a list",
+                    "write 'jobs:' and below it '- {name: a, workload: {...}}'");
+  }
+  if (root.peek("workload") != nullptr) {
+    throw UserError(root.key_pos("workload"), "workload and jobs exclude each other",
+                    "make the workload one of the jobs");
+  }
+  if (s.placement != "contiguous") {
+    throw UserError(s.placement_pos, "cluster.placement is for a single workload",
+                    "give each of the jobs its 'placement'");
+  }
+  for (size_t i = 0; i < list->items.size(); ++i) {
+    read_job(list->items[i], i, list->origin.pos, s);
+  }
+}
+
+/// Refuses a layout that does not fit into the device.
+void check_memory(const WorkloadSpec& w, const std::string& path, const Params& headroom,
+                  const Params& communicator, Scenario& s) {
+  const Training& t = *w.training;
+  for (const auto& text : layout_warnings(t, s.gpus_per_node)) s.warnings.push_back(text);
   const int64_t stage = fullest_stage(t);
-  const int64_t need = stage_memory(t, stage).total();
-  const std::string arithmetic =
+  const int64_t buffers = communicators(t) * communicator.bytes("communicator").count();
+  const int64_t need = stage_memory(t, stage).total() + buffers;
+  std::string arithmetic =
       t.pp > 1 ? "stage " + std::to_string(stage) + ": " + memory_arithmetic(t, stage)
                : memory_arithmetic(t, stage);
-  list_setting(s, "memory, derived", arithmetic, {});
+  if (buffers > 0) {
+    arithmetic += " and " + std::to_string(communicators(t)) + " communicators of " +
+                  communicator.text("communicator") + ", together " + print_bytes(Bytes(need), 4);
+  }
+  list_setting(s, path + "memory, derived", arithmetic, {});
   const bool off = headroom.is_word("headroom", "off");
   const auto usable = static_cast<int64_t>(static_cast<double>(s.device.memory_bytes) *
                                            (off ? 1.0 : 1.0 - headroom.real("headroom")));
@@ -697,9 +775,55 @@ void read_memory(Block& root, Scenario& s) {
     return;
   }
   throw UserError(
-      s.workload_pos, problem,
+      w.workload_pos, problem,
       "raise layout.tp, pp or zero, lower batch.micro, or recompute; 'memory: {headroom: "
       "off}' runs it all the same");
+}
+
+void read_memory(Block& root, Scenario& s) {
+  Block b = root.block("memory");
+  const Params headroom = b.one(scenario_key("memory.headroom"));
+  const Params communicator = b.one(scenario_key("memory.communicator"));
+  b.finish();
+  list_settings(s, "memory.", headroom);
+  list_settings(s, "memory.", communicator);
+  bool any = false;
+  for (const JobSpec& job : s.jobs) {
+    if (!job.workload.training) continue;
+    any = true;
+    check_memory(job.workload, job.name + ": ", headroom, communicator, s);
+  }
+  if (s.training) {
+    any = true;
+    check_memory(s, "", headroom, communicator, s);
+  }
+  if (!any && b.present()) {
+    throw UserError(b.pos(), "memory is known for generated workloads only",
+                    "remove it, or give 'workload: {model: NAME}'");
+  }
+}
+
+void read_storage(Block& root, Scenario& s) {
+  Block b = root.block("storage");
+  s.storage = Params(storage_params());
+  b.fill(s.storage);
+  s.storage_pos = b.pos();
+  if (!s.training || !s.training->stores()) {
+    if (!b.present()) return;
+    throw UserError(b.pos(), "storage serves generated workloads, and this one has no use for it",
+                    "set workload.dataset.token_bytes, workload.checkpoint.every or load");
+  }
+  const bool shared = s.storage.is_word("network", "shared");
+  if (shared && s.storage.text("where").empty()) {
+    throw UserError(b.pos(), "storage on the fabric needs to know its endpoints",
+                    "write 'where: node[16-17]', beyond the nodes of the job");
+  }
+  if (!shared && !s.storage.text("where").empty()) {
+    throw UserError(s.storage.origin("where").pos,
+                    "storage.where says where storage sits on the fabric",
+                    "add 'network: shared', or remove it");
+  }
+  list_settings(s, "storage.", s.storage);
 }
 
 void read_traffic(Block& root, Scenario& s) {
@@ -773,11 +897,15 @@ void read_cost(Block& root, Scenario& s) {
   const Params gpu = b.one(scenario_key("cost.gpu_hour"));
   const Params energy = b.one(scenario_key("cost.energy_kwh"));
   const Params pue = b.one(scenario_key("cost.pue"));
+  const Params target = b.one(scenario_key("cost.steps_to_target"));
   b.finish();
   if (!gpu.is_word("gpu_hour", "none")) s.gpu_hour_price = gpu.real("gpu_hour");
   if (!energy.is_word("energy_kwh", "none")) s.kwh_price = energy.real("energy_kwh");
   s.pue = pue.real("pue");
-  for (const Params* p : {&gpu, &energy, &pue}) list_settings(s, "cost.", *p);
+  if (!target.is_word("steps_to_target", "none")) {
+    s.steps_to_target = target.integer("steps_to_target");
+  }
+  for (const Params* p : {&gpu, &energy, &pue, &target}) list_settings(s, "cost.", *p);
 }
 
 void read_faults(Block& root, Scenario& s) {
@@ -881,6 +1009,8 @@ void read_simulation(Block& root, Scenario& s) {
   }
   const Params until = b.one(scenario_key("simulation.until"));
   if (!until.is_word("until", "none")) s.until = until.time("until");
+  const Params fold = b.one(scenario_key("simulation.fold"));
+  s.fold_from = fold.is_word("fold", "off") ? 0 : fold.integer("fold");
   s.engine = read_model(b, "engine", "engine", "packet");
   list_setting(s, "simulation.engine", engine, b.origin("engine"));
   list_settings(s, "simulation.", s.engine.params);
@@ -892,6 +1022,7 @@ void read_simulation(Block& root, Scenario& s) {
   list_settings(s, "simulation.", seeds);
   list_settings(s, "simulation.", threads);
   list_settings(s, "simulation.", until);
+  list_settings(s, "simulation.", fold);
 }
 
 }  // namespace
@@ -1032,14 +1163,18 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   s.seed = static_cast<uint64_t>(seed.integer("seed"));
   list_setting(s, "name", s.name, b.origin("name"));
   list_settings(s, "", seed);
-  for (const char* key : {"reliability", "check", "sweep", "jobs", "storage", "solve"}) {
+  for (const char* key : {"reliability", "check", "sweep", "solve"}) {
     b.refuse(key);
   }
   read_cluster(b, s);
   read_fabric(b, s);
   read_wiring(b, s);
-  read_workload(b, s);
+  if (const ConfigNode* jobs = b.peek("jobs"); jobs == nullptr || jobs->kind == Kind::null) {
+    read_workload(b, "workload.", static_cast<int64_t>(s.nodes) * s.gpus_per_node, s, s);
+  }
+  read_jobs(b, s);
   read_memory(b, s);
+  read_storage(b, s);
   read_traffic(b, s);
   read_faults(b, s);
 
@@ -1053,6 +1188,11 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
     }
   }
   make_collective_selector(s.collectives);  // refuses what it does not know
+  for (JobSpec& job : s.jobs) {
+    if (job.priority == 0xff) {
+      job.priority = static_cast<uint8_t>(s.collectives.integer("class"));
+    }
+  }
   list_settings(s, "collectives.", s.collectives);
   check_traffic(s);
 
@@ -1094,6 +1234,14 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   const std::string dir = output.text("dir", "out/" + slug(s.name));
   s.output_dir = overrides.output_dir.empty() ? dir : overrides.output_dir;
   const Params trace = output.one(scenario_key("output.trace"));
+  const Params chakra_out = output.one(scenario_key("output.chakra"));
+  s.chakra_out = chakra_out.text("chakra");
+  const Params interference = output.one(scenario_key("output.interference"));
+  s.interference = interference.boolean("interference");
+  if (s.interference && s.jobs.empty()) {
+    throw UserError(interference.origin("interference").pos, "output.interference needs jobs",
+                    "remove it, or write the workload as one of 'jobs:'");
+  }
   s.perfetto = trace.text("trace") == "perfetto";
   Block telemetry = output.block("telemetry");
   const Params windows = telemetry.one(scenario_key("output.telemetry.links"));
@@ -1142,6 +1290,8 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   telemetry.finish();
   output.finish();
   list_settings(s, "output.", trace);
+  list_settings(s, "output.", chakra_out);
+  list_settings(s, "output.", interference);
   list_settings(s, "output.telemetry.", windows);
   list_settings(s, "output.telemetry.", pauses);
   list_settings(s, "output.telemetry.", qp);

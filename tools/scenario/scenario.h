@@ -56,7 +56,30 @@ struct RiskGroup {
   SourcePos pos;
 };
 
-struct Scenario {
+/// What the ranks of a job do: a trace or a generated workload.
+struct WorkloadSpec {
+  std::string chakra;  ///< prefix, folder or pattern, made relative to the scenario file
+  std::optional<Training> training;  ///< a generated workload instead of a trace
+  std::string group_file;
+  SourcePos workload_pos;
+  int64_t element_bytes = 0;
+  LaunchOrder launch_order = LaunchOrder::after_compute;
+  bool eager_sends = true;
+  bool strict = false;
+};
+
+/// One of several jobs.
+struct JobSpec {
+  std::string name;
+  WorkloadSpec workload;
+  std::string placement = "contiguous";  ///< or "striped"; "list": `where`
+  std::vector<std::string> where;        ///< patterns of network/topology_select.h
+  Time start;
+  uint8_t priority = 0;  ///< data class
+  SourcePos pos, placement_pos;
+};
+
+struct Scenario : WorkloadSpec {
   std::string file, base_dir;
   std::string name;
   uint64_t seed = 1;
@@ -81,19 +104,15 @@ struct Scenario {
   std::vector<WiringSwap> swaps;
 
   // what runs
-  std::string chakra;  ///< prefix, folder or pattern, made relative to the scenario file
-  std::optional<Training> training;  ///< a generated workload instead of a trace
-  std::string group_file;
-  SourcePos workload_pos;
-  int64_t element_bytes = 0;
-  LaunchOrder launch_order = LaunchOrder::after_compute;
-  bool eager_sends = true;
-  bool strict = false;
+  std::vector<JobSpec> jobs;  ///< instead of the one workload that Scenario is
+  int only_job = -1;          ///< runs this one of them, where it would be beside the others
+  bool interference = false;  ///< output.interference: every job alone, too
   std::vector<ModelChoice> traffic;
   std::vector<ModelChoice> faults;  ///< category "fault", see faults/step_faults.h
 
   ModelChoice engine;              ///< category "engine", see network/engine.h
   Time until = Time::infinity();   ///< simulation.until
+  int64_t fold_from = 0;           ///< simulation.fold; 0: off
   std::string fast_path = "none";  ///< or "exact", "fast"
   bool domains = true, memo = true, period_jump = true, stepping = true;
   bool shared_noise = false;
@@ -101,14 +120,18 @@ struct Scenario {
   double audit_budget = 0;  ///< share of the work
   int64_t memo_limit = 0;   ///< bytes
   Params collectives;
+  Params storage;  ///< see workload/storage.h
+  SourcePos storage_pos;
   ModelChoice compute;  ///< kind "auto" is settled when the trace is read
   ModelChoice jitter;   ///< of compute times
   std::vector<SlowEntry> slow;
   double overlap_slowdown = 0;                          ///< compute.overlap_slowdown
+  int64_t steps_to_target = 0;                          ///< cost.steps_to_target; 0: not given
   double gpu_hour_price = -1, kwh_price = -1, pue = 1;  ///< cost; below 0: not given
 
   std::string output_dir;
   bool perfetto = false;   ///< output.trace
+  std::string chakra_out;  ///< output.chakra: prefix; empty: none
   Time link_window;        ///< output.telemetry.links; zero: off
   Time power_window;       ///< output.telemetry.power; zero: off
   bool pauses = false;     ///< output.telemetry.pauses
@@ -118,7 +141,16 @@ struct Scenario {
   std::vector<Setting> resolved;  ///< the same, origin kept apart
   std::vector<std::string> warnings;
 
-  [[nodiscard]] bool has_workload() const { return !chakra.empty() || training.has_value(); }
+  [[nodiscard]] bool has_workload() const {
+    return !chakra.empty() || training.has_value() || !jobs.empty();
+  }
+  /// The workloads, whether of jobs or not.
+  [[nodiscard]] std::vector<const WorkloadSpec*> workloads() const {
+    std::vector<const WorkloadSpec*> all;
+    for (const JobSpec& job : jobs) all.push_back(&job.workload);
+    if (jobs.empty() && has_workload()) all.push_back(this);
+    return all;
+  }
 };
 
 /// What the command line changes.

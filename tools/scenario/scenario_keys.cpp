@@ -5,6 +5,7 @@
 
 #include "sim/errors.h"
 #include "workload/generator/training.h"
+#include "workload/storage.h"
 
 namespace trainyard {
 namespace {
@@ -193,6 +194,45 @@ std::vector<ModelDoc> all_blocks() {
                 "a send moves its bytes when it is posted (eager), or when its receive is, too "
                 "(rendezvous)",
                 "formats 1.8"}})),
+      block(
+          "jobs",
+          "a list of jobs that share the fabric, instead of workload; each has a workload of its "
+          "own, with layout.dp given, and GPUs of its own",
+          {{"name",
+            PT::text,
+            "",
+            "",
+            "",
+            {},
+            "what reports call it; 'job 0' and so on without one",
+            "DESIGN 9.1"},
+           {"placement",
+            PT::text,
+            "contiguous",
+            "",
+            "",
+            {},
+            "contiguous: the next free GPUs, server by server; striped: the next free GPU of every "
+            "server in turn; a list of nodes and GPUs, as in faults: those, in this order. Lists "
+            "choose "
+            "first, then jobs by their order",
+            "DESIGN 9.1"},
+           {"start",
+            PT::time,
+            "0s",
+            "0s",
+            "30d",
+            {},
+            "when the job begins; it does nothing before",
+            "DESIGN 9.1"},
+           {"priority",
+            PT::integer,
+            "auto",
+            "0",
+            "7",
+            {"auto"},
+            "data class in switches of all that the job sends; auto: collectives.class",
+            "DESIGN 9.1"}}),
       block("traffic",
             "a list of patterns, alone or beside a workload; the other keys are those of the "
             "pattern",
@@ -214,17 +254,29 @@ std::vector<ModelDoc> all_blocks() {
               {},
               "what happens, see explain fault; every entry needs one",
               "DESIGN 9.1"}}),
-      block("memory", "what a GPU must hold, for generated workloads",
-            {{"headroom",
-              PT::real,
-              "5%",
-              "0",
-              "90%",
-              {"off"},
-              "share of the device's memory that a layout must leave, for context, communication "
-              "buffers and fragmentation; a layout that does not is refused; off: it is run with a "
-              "warning",
-              "A: 1.4 #42, #128"}}),
+      block("storage", "what serves data sets and checkpoints of a generated workload",
+            storage_params()),
+      block(
+          "memory", "what a GPU must hold, for generated workloads",
+          {{"headroom",
+            PT::real,
+            "5%",
+            "0",
+            "90%",
+            {"off"},
+            "share of the device's memory that a layout must leave, for context, communication "
+            "buffers and fragmentation; a layout that does not is refused; off: it is run with a "
+            "warning",
+            "A: 1.4 #42, #128"},
+           {"communicator",
+            PT::bytes,
+            "0B",
+            "0B",
+            "16GiB",
+            {},
+            "buffers of a communicator, for each that a rank is in; NCCL takes up to 1 GB each at "
+            "100,000 GPUs",
+            "off: it depends on channels and peers (A:N125)"}}),
       block(
           "compute", "how long compute takes; the other keys are those of the model",
           {{"model",
@@ -288,7 +340,16 @@ std::vector<ModelDoc> all_blocks() {
               "3",
               {},
               "energy of the site per energy of the GPU boards; 1 counts the boards alone",
-              "our choice: boards alone; GPUs are 65.7 % of the power of a cluster (C:F11.7)"}}),
+              "our choice: boards alone; GPUs are 65.7 % of the power of a cluster (C:F11.7)"},
+             {"steps_to_target",
+              PT::integer,
+              "none",
+              "1",
+              "1000000000",
+              {"none"},
+              "steps of training to the quality wanted: gives time to train, without start-up and "
+              "faults, and its cost",
+              "no default: a property of the training (A: 22)"}}),
       block("simulation", "how the answer is computed",
             {{"engine",
               PT::choice,
@@ -394,6 +455,15 @@ std::vector<ModelDoc> all_blocks() {
               {"auto"},
               "threads that compute; results do not depend on it",
               "DESIGN 2"},
+             {"fold",
+              PT::integer,
+              "1024",
+              "8",
+              "1000000000",
+              {"off"},
+              "from so many micro-batches or steps on, a generated workload is simulated until it "
+              "repeats itself to the picosecond; what is left is added up",
+              "DESIGN 3"},
              {"until",
               PT::time,
               "none",
@@ -420,6 +490,24 @@ std::vector<ModelDoc> all_blocks() {
               {"none", "perfetto"},
               "perfetto writes trace.json.gz, for ui.perfetto.dev",
               "DESIGN 9"},
+             {"chakra",
+              PT::text,
+              "",
+              "",
+              "",
+              {},
+              "writes the simulated timeline as a Chakra trace under this prefix: what the ranks "
+              "did, with the time that it took, in whole microseconds",
+              "A: 115"},
+             {"interference",
+              PT::boolean,
+              "false",
+              "",
+              "",
+              {},
+              "with jobs: runs every job once more alone on the same GPUs, beside the same "
+              "traffic, and reports how much the others slow it down",
+              "B: V49"},
              {"telemetry.links",
               PT::time,
               "off",

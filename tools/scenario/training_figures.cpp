@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tools/report/analysis.h"
 #include "tools/report/text.h"
 #include "workload/generator/flops.h"
 #include "workload/generator/grid.h"
@@ -22,7 +23,7 @@ std::string percent(double ratio) {
 
 std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job) {
   std::vector<TrainingFigure> out;
-  const ModelCard& m = t.model;
+  const ModelCard& m = t.card;
   const auto parameters = static_cast<double>(m.parameters());
   const auto active = static_cast<double>(m.active_parameters());
   out.push_back(
@@ -54,6 +55,11 @@ std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job) {
       {"memory_bytes", "memory per GPU",
        (t.pp > 1 ? fmt::format("stage {}: ", stage) : std::string()) + memory_arithmetic(t, stage),
        static_cast<double>(bytes)});
+  out.push_back({"device_memory_bytes", "as a driver shows it",
+                 fmt::format("about {}: 15 % of what allocators reserve lies idle, and 2 GB of "
+                             "context and buffers",
+                             report::volume(static_cast<uint64_t>(device_memory(bytes)))),
+                 static_cast<double>(device_memory(bytes))});
   const double ratio =
       ideal_bubble_ratio(t.schedule, static_cast<uint32_t>(t.pp),
                          static_cast<uint32_t>(t.microbatches), static_cast<uint32_t>(t.vpp));
@@ -64,6 +70,7 @@ std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job) {
                    ratio});
     out.push_back({"ideal_bubble_per_step_ratio", "", "", bubble_share(ratio)});
   }
+  if (job.ranks.empty()) return out;
   // The rank of a middle stage stands for all.
   const Grid grid = dense_grid(t);
   const auto volumes = dimension_volumes(job, grid.moved(0, "pp", t.pp / 2));
@@ -141,6 +148,44 @@ std::vector<TrainingFigure> measured_figures(const Training& t, const DeviceCard
     out.push_back({name + "_wait_ratio", "", "", wait});
   }
   return out;
+}
+
+void add_storage_figures(const std::array<StorageStats, kStorageActions>& stats,
+                         const std::vector<RankTimes>& ranks, std::vector<TrainingFigure>& out) {
+  double held = 0;
+  double whole = 0;
+  for (const RankTimes& r : ranks) {
+    held += r.storage.seconds();
+    whole += report::sum_of_parts(r).seconds();
+  }
+  const double ratio = whole > 0 ? held / whole : 0;
+  out.push_back({"storage_exposed_ratio", "storage",
+                 percent(ratio) + " of the time nothing else went on", ratio});
+  const std::pair<StorageAction, const char*> actions[] = {
+      {StorageAction::read, "dataset_read"},
+      {StorageAction::write, "checkpoint_write"},
+      {StorageAction::load, "checkpoint_load"}};
+  for (const auto& [action, key] : actions) {
+    const StorageStats& s = stats[static_cast<size_t>(action)];
+    if (s.requests == 0) continue;
+    const std::string prefix = key;
+    out.push_back({prefix + "_bytes", storage_action_name(action),
+                   fmt::format("{} in {}, the longest {}; {} of the pieces' time at the servers "
+                               "is queueing",
+                               report::volume(static_cast<uint64_t>(s.bytes)),
+                               report::counted(s.requests, "request", "requests"),
+                               print_time(s.longest, 4), percent(s.queue_ratio())),
+                   static_cast<double>(s.bytes)});
+    out.push_back({prefix + "_requests", "", "", static_cast<double>(s.requests)});
+    out.push_back({prefix + "_mean_s", "", "", s.sum_s / static_cast<double>(s.requests)});
+    out.push_back({prefix + "_longest_s", "", "", s.longest.seconds()});
+    out.push_back({prefix + "_queue_ratio", "", "", s.queue_ratio()});
+    if (action == StorageAction::load) {
+      out.push_back({"time_to_ready_s", "time to ready",
+                     print_time(s.last, 4) + " from the start to the last rank's checkpoint",
+                     s.last.seconds()});
+    }
+  }
 }
 
 }  // namespace trainyard

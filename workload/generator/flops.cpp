@@ -21,7 +21,7 @@ int64_t matmul_parameters(const ModelCard& m, int64_t layer) {
 }
 
 StepFlops step_flops(const Training& t) {
-  const ModelCard& m = t.model;
+  const ModelCard& m = t.card;
   const auto tokens = static_cast<double>(t.global_batch) * static_cast<double>(t.sequence);
   double layers = 0;
   for (int64_t l = 0; l < m.layers; ++l) layers += static_cast<double>(matmul_parameters(m, l));

@@ -13,6 +13,7 @@
 #include "sim/errors.h"
 #include "workload/generator/grid.h"
 #include "workload/generator/layer_work.h"
+#include "workload/generator/sequence_lengths.h"
 #include "workload/generator/stage_builder.h"
 
 namespace trainyard {
@@ -36,6 +37,11 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
     config.capacity = t.capacity;
     out.routing = std::make_shared<MoeRouting>(config);
     job.exchanges = out.routing;
+  }
+
+  if (t.document > 0) {
+    job.exchanges =
+        std::make_shared<JobExchanges>(out.routing, std::make_shared<SequenceLengths>(t, seed));
   }
 
   const LayerWork work(t);
@@ -64,18 +70,49 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
   for (uint32_t r = 0; r < t.ranks; ++r) world.members.push_back(r);
   const Grid dense = dense_grid(t);
   const Grid expert = expert_grid(t);
-  std::array<std::vector<std::pair<uint32_t, uint32_t>>, kGroupKinds> groups;
+  using Places = std::vector<std::pair<uint32_t, uint32_t>>;
+  std::array<Places, kGroupKinds> groups;
+  // Ranks that hold copies of the same stages, of a bidirectional pipeline, are one group.
+  const auto paired = [&](const Grid& grid, const std::vector<std::string>& along,
+                          const char* label) {
+    Job halves;
+    const Places of = grid.add_groups(along, label, halves);
+    Places out(of.size());
+    uint32_t n = 0;
+    for (const Group& half : halves.groups) {
+      const uint32_t first = half.members.front();
+      const int64_t stage = grid.coordinate(first, "pp");
+      if (stage >= t.pp / 2) continue;
+      Group& group = job.groups.emplace_back();
+      group.name = label + std::to_string(n++);
+      group.members = half.members;
+      const uint32_t other = grid.moved(first, "pp", t.pp - 1 - stage);
+      const auto& more = halves.groups[of[other].first].members;
+      group.members.insert(group.members.end(), more.begin(), more.end());
+      for (uint32_t m = 0; m < group.members.size(); ++m) {
+        out[group.members[m]] = {static_cast<uint32_t>(job.groups.size() - 1), m};
+      }
+    }
+    return out;
+  };
   const auto add = [&](GroupKind kind, const Grid& grid, const std::vector<std::string>& along,
                        const char* label) {
     const bool used = std::any_of(stages.begin(), stages.end(), [&](const StageProgram& s) {
       return std::find(s.groups.begin(), s.groups.end(), kind) != s.groups.end();
     });
-    if (used) groups[static_cast<size_t>(kind)] = grid.add_groups(along, label, job);
+    const bool copies = t.copies() == 2 && (kind == GroupKind::data || kind == GroupKind::shard ||
+                                            kind == GroupKind::expert_data);
+    if (used) {
+      groups[static_cast<size_t>(kind)] =
+          copies ? paired(grid, along, label) : grid.add_groups(along, label, job);
+    }
   };
   const bool all_sharded = t.shard >= t.cp * t.dp;
   add(GroupKind::tensor, dense, {"tp"}, "tp");
   add(GroupKind::context, dense, {"cp"}, "cp");
-  add(GroupKind::expert, expert, {"ep"}, "ep");
+  add(GroupKind::expert, expert, {"ep_node", "ep_rail"}, "ep");
+  add(GroupKind::expert_node, expert, {"ep_node"}, "ep_node");
+  add(GroupKind::expert_rail, expert, {"ep_rail"}, "ep_rail");
   add(GroupKind::expert_tensor, expert, {"tp"}, "etp");
   add(GroupKind::data, dense, {"cp", "dps", "dpr"}, "dp");
   add(GroupKind::shard, dense,
@@ -83,7 +120,7 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
       "shard");
   add(GroupKind::replica, dense, {"cp", "dpr"}, "replica");
   add(GroupKind::expert_data, expert, {"dp"}, "edp");
-  if (t.pp > 1 && t.model.tied_embeddings) {
+  if (t.pp > 1 && t.model.tied_embeddings && !t.turned()) {
     // The first and last stage only.
     auto& of = groups[static_cast<size_t>(GroupKind::embedding)];
     of.resize(static_cast<size_t>(t.ranks));

@@ -86,7 +86,10 @@ Grid expert_grid(const Training& t) {
   std::vector<std::pair<std::string, int64_t>> d;
   for (const std::string& name : t.order) {
     if (name == "tp") d.emplace_back("tp", t.expert_tp);
-    if (name == "ep") d.emplace_back("ep", t.ep);
+    if (name == "ep") {
+      d.emplace_back("ep_node", t.expert_node);
+      d.emplace_back("ep_rail", t.ep / t.expert_node);
+    }
     if (name == "dp") d.emplace_back("dp", t.expert_dp());
     if (name == "pp") d.emplace_back("pp", t.pp);
   }

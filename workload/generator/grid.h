@@ -41,7 +41,7 @@ class Grid {
 
 /// tp, cp, dps (sharding), dpr (replicas), pp.
 Grid dense_grid(const Training& t);
-/// tp, ep, dp (of experts), pp.
+/// tp, ep_node (ranks of a node), ep_rail (nodes), dp (of experts), pp.
 Grid expert_grid(const Training& t);
 
 }  // namespace trainyard

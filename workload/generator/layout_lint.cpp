@@ -40,6 +40,12 @@ std::vector<std::string> layout_warnings(const Training& t, int64_t gpus_per_nod
         "more micro-batches, fewer stages or an interleaved schedule make it smaller",
         t.microbatches, t.pp, 100 * bubble_share(ratio)));
   }
+  if (t.head_imbalance() > 1) {
+    out.push_back(
+        fmt::format("tp {} divides heads unevenly: the fullest rank has {:.2g} times as "
+                    "many as the emptiest (A:F46)",
+                    t.tp, t.head_imbalance()));
+  }
   const auto [fewest, most] = std::minmax_element(t.layers_of.begin(), t.layers_of.end());
   if (*most > *fewest + 1) {
     out.push_back(fmt::format("stages hold {} to {} layers: the fullest sets the pace (A: 1.5 #85)",

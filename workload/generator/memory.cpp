@@ -18,7 +18,7 @@ std::vector<int64_t> units_of(const Training& t, int64_t virtual_stage) {
   const int64_t first = t.first_layer(virtual_stage);
   const int64_t n = t.layers_of[static_cast<size_t>(virtual_stage)];
   for (int64_t l = first; l < first + n; ++l) units.push_back(l + 1);
-  if (virtual_stage == t.pp * t.vpp - 1) units.push_back(t.model.layers + 1);
+  if (virtual_stage == t.virtual_stages() - 1) units.push_back(t.model.layers + 1);
   return units;
 }
 
@@ -71,9 +71,9 @@ int64_t layer_activations(const Training& t, int64_t layer) {
 }
 
 int64_t stage_activations(const Training& t, int64_t stage) {
-  std::vector<int64_t> chunk(static_cast<size_t>(t.vpp));
-  for (int64_t c = 0; c < t.vpp; ++c) {
-    for (const int64_t unit : units_of(t, c * t.pp + stage)) {
+  std::vector<int64_t> chunk(static_cast<size_t>(t.chunks()));
+  for (int64_t c = 0; c < t.chunks(); ++c) {
+    for (const int64_t unit : units_of(t, t.virtual_stage(stage, c))) {
       if (unit == 0 || unit == t.model.layers + 1) continue;
       chunk[static_cast<size_t>(c)] += layer_activations(t, unit - 1);
     }
@@ -99,8 +99,8 @@ StageMemory stage_memory(const Training& t, int64_t stage) {
   int64_t largest = 0;
   int64_t working = 0;
   bool last = false;
-  for (int64_t c = 0; c < t.vpp; ++c) {
-    for (const int64_t unit : units_of(t, c * t.pp + stage)) {
+  for (int64_t c = 0; c < t.chunks(); ++c) {
+    for (const int64_t unit : units_of(t, t.virtual_stage(stage, c))) {
       dense += t.dense_on_rank(unit);
       experts += t.experts_on_rank(unit);
       largest = std::max(largest, t.dense_on_rank(unit) + t.experts_on_rank(unit));
@@ -112,7 +112,7 @@ StageMemory stage_memory(const Training& t, int64_t stage) {
   }
   const auto divided = [&](int64_t bytes, int stage_of_zero) {
     if (t.zero < stage_of_zero) return (dense + experts) * bytes;
-    return up(dense * bytes, t.shard) + up(experts * bytes, t.expert_dp());
+    return up(dense * bytes, t.shard) + up(experts * bytes, t.expert_replicas());
   };
   StageMemory out;
   out.parameters = divided(t.parameter_bytes, 3);
@@ -122,9 +122,25 @@ StageMemory stage_memory(const Training& t, int64_t stage) {
   if (t.recompute == Recompute::full) out.working = working;
   if (last) out.logits = t.tokens() * t.padded_vocab() / t.tp * (2 * t.activation_bytes + 4);
   if (t.zero == 3) {
-    out.gathered = largest * ((1 + t.prefetch) * t.parameter_bytes + t.gradient_bytes);
+    out.gathered = largest * t.unit * ((1 + t.prefetch) * t.parameter_bytes + t.gradient_bytes);
   }
   return out;
+}
+
+int64_t communicators(const Training& t) {
+  const bool hybrid = t.zero > 0 && t.shard < t.replicas();
+  int64_t n = (t.tp > 1) + (t.cp > 1) + (t.pp > 1) + (t.replicas() > 1);
+  if (hybrid && t.shard > 1) ++n;
+  if (t.model.experts > 0) {
+    n += (t.ep > 1) + (t.expert_tp > 1) + (t.expert_replicas() > 1);
+    if (t.two_hops()) ++n;  // a rail and a node in place of one group
+  }
+  if (t.pp > 1 && t.model.tied_embeddings && !t.turned()) ++n;
+  return n;
+}
+
+int64_t device_memory(int64_t tensor_bytes) {
+  return tensor_bytes / 85 * 100 + 2'000'000'000;
 }
 
 int64_t fullest_stage(const Training& t) {

@@ -28,7 +28,12 @@ uint64_t root(u128 x) {
   return r;
 }
 
-/// Standard normal deviate in 1/2^32: the sum of twelve uniform ones less six.
+int64_t times_q32(int64_t a, int64_t b) {
+  return static_cast<int64_t>((static_cast<__int128>(a) * b) >> 32);
+}
+
+}  // namespace
+
 int64_t normal_q32(uint64_t seed, uint32_t purpose, uint64_t object, uint64_t counter) {
   int64_t sum = 0;
   for (uint64_t i = 0; i < 6; ++i) {
@@ -37,12 +42,6 @@ int64_t normal_q32(uint64_t seed, uint32_t purpose, uint64_t object, uint64_t co
   }
   return sum - (int64_t{6} << 32);
 }
-
-int64_t times_q32(int64_t a, int64_t b) {
-  return static_cast<int64_t>((static_cast<__int128>(a) * b) >> 32);
-}
-
-}  // namespace
 
 uint64_t exp2_q32(int64_t x_q32) {
   // 2^(2^-i) in 1/2^62, by repeated square roots.

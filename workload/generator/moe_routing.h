@@ -59,4 +59,7 @@ class MoeRouting final : public Exchanges {
 /// 2^x for x in 1/2^32, result in 1/2^32. Integers only: the same on every machine.
 uint64_t exp2_q32(int64_t x_q32);
 
+/// Standard normal deviate in 1/2^32: the sum of twelve uniform ones less six.
+int64_t normal_q32(uint64_t seed, uint32_t purpose, uint64_t object, uint64_t counter);
+
 }  // namespace trainyard

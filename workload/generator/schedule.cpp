@@ -2,6 +2,7 @@
 #include "workload/generator/schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/errors.h"
 
@@ -68,6 +69,70 @@ std::vector<ScheduleSlot> split_backward(uint32_t stage, uint32_t p, uint32_t m)
   return out;
 }
 
+/// One half of the ranks of a bidirectional pipeline; ranks of the other half do the same with
+/// directions exchanged. `half` ranks, this is the `rank`-th from the entry of direction 0.
+class DualPipe {
+ public:
+  DualPipe(uint32_t rank, uint32_t half, uint32_t microbatches, bool exchanged, uint32_t second)
+      : rank_(rank), half_(half), n_(microbatches), exchanged_(exchanged) {
+    first_[1] = second;  // micro-batches of chunk 1 follow those of chunk 0
+  }
+
+  std::vector<ScheduleSlot> slots() {
+    const uint32_t inner = half_ - rank_ - 1;  // ranks between this one and the middle
+    for (uint32_t i = 0; i < 2 * inner; ++i) forward(0);
+    for (uint32_t i = 0; i < rank_ + 1; ++i) forward(0), forward(1);
+    for (uint32_t i = 0; i < inner; ++i) input(1), weight(), forward(1);
+    for (uint32_t i = 0; i < n_ - 2 * half_ + rank_ + 1; ++i) {
+      // In the middle what would go beside it is not there yet.
+      pair(0, 1, i > 0 || inner > 0);
+      pair(1, 0, true);
+    }
+    for (uint32_t i = 0; i < inner; ++i) backward(1), pair(1, 0, true);
+    bool split = false;
+    for (uint32_t i = 0; i < rank_ + 1; ++i) {
+      if (i == (rank_ + 1) / 2 && rank_ % 2 == 1) split = true;
+      split ? input(1) : backward(1);
+      if (i == (rank_ + 1) / 2 && rank_ % 2 == 0) split = true;
+      split ? input(0) : backward(0);
+    }
+    for (uint32_t i = 0; i < inner; ++i) weight(), input(0);
+    for (uint32_t i = 0; i < rank_ + 1; ++i) weight();
+    TRAINYARD_ASSERT(late_.size() == next_late_);
+    return std::move(out_);
+  }
+
+ private:
+  void add(Work work, uint32_t phase, uint32_t microbatch, bool beside = false) {
+    const uint32_t chunk = exchanged_ ? 1 - phase : phase;
+    out_.push_back({work, chunk, first_[chunk] + microbatch, beside});
+  }
+  void forward(uint32_t phase) { add(Work::forward, phase, forwards_[phase]++); }
+  void backward(uint32_t phase, bool beside = false) {
+    add(Work::backward, phase, backwards_[phase]++, beside);
+  }
+  void pair(uint32_t forwards, uint32_t backwards, bool beside) {
+    forward(forwards);
+    backward(backwards, beside);
+  }
+  void input(uint32_t phase) {
+    late_.emplace_back(phase, backwards_[phase]);
+    add(Work::input, phase, backwards_[phase]++);
+  }
+  void weight() {
+    const auto [phase, microbatch] = late_[next_late_++];
+    add(Work::weight, phase, microbatch);
+  }
+
+  uint32_t rank_, half_, n_;
+  bool exchanged_;
+  uint32_t first_[2] = {0, 0};  // micro-batch by chunk
+  uint32_t forwards_[2] = {0, 0}, backwards_[2] = {0, 0};
+  std::vector<std::pair<uint32_t, uint32_t>> late_;  // weight halves put off
+  size_t next_late_ = 0;
+  std::vector<ScheduleSlot> out_;
+};
+
 }  // namespace
 
 std::vector<ScheduleSlot> make_schedule(ScheduleKind kind, uint32_t stage, uint32_t stages,
@@ -82,6 +147,16 @@ std::vector<ScheduleSlot> make_schedule(ScheduleKind kind, uint32_t stage, uint3
       return interleaved(stage, stages, microbatches, chunks);
     case ScheduleKind::split_backward:
       return split_backward(stage, stages, microbatches);
+    case ScheduleKind::dualpipe: {
+      TRAINYARD_ASSERT(stages % 2 == 0 && microbatches % 2 == 0 && microbatches >= 2 * stages);
+      const bool second = stage >= stages / 2;
+      return DualPipe(second ? stages - 1 - stage : stage, stages / 2, microbatches / 2, second,
+                      microbatches / 2)
+          .slots();
+    }
+    case ScheduleKind::dualpipe_v:
+      TRAINYARD_ASSERT(microbatches >= 2 * stages);
+      return DualPipe(stage, stages, microbatches, false, 0).slots();
   }
   return {};
 }
@@ -103,6 +178,8 @@ double ideal_bubble_ratio(ScheduleKind kind, uint32_t stages, uint32_t microbatc
                           uint32_t chunks) {
   const double r = static_cast<double>(stages - 1) / microbatches;
   if (kind == ScheduleKind::interleaved) return r / chunks;
+  if (kind == ScheduleKind::dualpipe) return (stages / 2.0 - 1) * 2 / (3.0 * microbatches);
+  if (kind == ScheduleKind::dualpipe_v) return (stages - 1.0) / (3.0 * microbatches);
   return kind == ScheduleKind::split_backward ? r / 3 : r;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "sim/errors.h"
+#include "workload/generator/sequence_lengths.h"
 
 namespace trainyard {
 namespace {
@@ -27,31 +28,25 @@ StageBuilder::StageBuilder(const Training& training, const LayerWork& work,
       routing_(routing),
       stage_(stage),
       graph_(std::make_shared<OpGraph>()),
-      backwards_(static_cast<size_t>(training.vpp)),
+      backwards_(static_cast<size_t>(training.chunks())),
       schedule_(make_schedule(
           training.schedule, static_cast<uint32_t>(stage), static_cast<uint32_t>(training.pp),
           static_cast<uint32_t>(training.microbatches), static_cast<uint32_t>(training.vpp))) {}
 
 StageProgram StageBuilder::build() {
-  compute_stream_ = stream("compute", StreamOrder::fifo, Dimension::none);
+  // Of two slots that run beside each other the one that can goes on.
+  compute_stream_ =
+      stream("compute", t_.turned() ? StreamOrder::ready : StreamOrder::fifo, Dimension::none);
   for (place_.step = 0; place_.step < t_.steps; ++place_.step) {
+    if (place_.step == 0 && t_.load_checkpoint) load_checkpoint();
     plan_gathers();
     std::fill(backwards_.begin(), backwards_.end(), 0);
-    for (const ScheduleSlot& s : schedule_) {
-      place_.microbatch = s.microbatch;
-      switch (s.work) {
-        case Work::forward:
-          forward(s.chunk);
-          break;
-        case Work::backward:
-          backward(s.chunk, true, true);
-          break;
-        case Work::input:
-          backward(s.chunk, true, false);
-          break;
-        case Work::weight:
-          backward(s.chunk, false, true);
-          break;
+    for (size_t i = 0; i < schedule_.size(); ++i) {
+      if (i + 1 < schedule_.size() && schedule_[i + 1].beside) {
+        run_beside(schedule_[i], schedule_[i + 1]);
+        ++i;
+      } else {
+        run(schedule_[i]);
       }
     }
     finish_step();
@@ -60,6 +55,42 @@ StageProgram StageBuilder::build() {
   graph_->finish();
   program_.graph = graph_;
   return std::move(program_);
+}
+
+void StageBuilder::run(const ScheduleSlot& s) {
+  place_.microbatch = s.microbatch;
+  switch (s.work) {
+    case Work::forward:
+      forward(s.chunk);
+      break;
+    case Work::backward:
+      backward(s.chunk, true, true);
+      break;
+    case Work::input:
+      backward(s.chunk, true, false);
+      break;
+    case Work::weight:
+      backward(s.chunk, false, true);
+      break;
+  }
+}
+
+/// Both begin where the slot before ended; the next begins when both have ended.
+void StageBuilder::run_beside(const ScheduleSlot& a, const ScheduleSlot& b) {
+  flush();
+  const uint32_t start = last_compute_;
+  const std::vector<uint32_t> before = pending_;
+  run(a);
+  flush();
+  std::vector<uint32_t> ends = pending_;
+  if (last_compute_ != kNone) ends.push_back(last_compute_);
+  last_compute_ = start;
+  pending_ = before;
+  beside_ = true;
+  run(b);
+  flush();
+  beside_ = false;
+  pending_.insert(pending_.end(), ends.begin(), ends.end());
 }
 
 // ---- ops
@@ -115,7 +146,10 @@ void StageBuilder::flush() {
     op.kind = OpKind::compute;
     op.stream = compute_stream_;
     op.exchange = open_exchange_;
-    if (open_exchange_ != 0) op.group_slot = slot(GroupKind::expert);
+    if (open_exchange_ != 0) {
+      op.group_slot =
+          slot(open_exchange_ < JobExchanges::kSequences ? GroupKind::expert : GroupKind::data);
+    }
     std::vector<std::array<int64_t, 9>> key;
     for (size_t i = 0; i < count; ++i) {
       const Kernel& k = first[i];
@@ -129,7 +163,9 @@ void StageBuilder::flush() {
     if (added) graph_->kernels.insert(graph_->kernels.end(), first, first + count);
     op.first_kernel = it->second;
     op.kernels = static_cast<uint32_t>(count);
+    const uint32_t previous = last_compute_;
     last_compute_ = add(op, open_name_);
+    if (t_.turned() && previous != kNone) graph_->add_dependency(previous, last_compute_);
     for (const uint32_t before : pending_) graph_->add_dependency(before, last_compute_);
     pending_.clear();
   };
@@ -152,13 +188,15 @@ uint32_t StageBuilder::collective(CollectiveKind kind, GroupKind group, int64_t 
   switch (group) {
     case GroupKind::tensor:
     case GroupKind::expert_tensor:
-      op.stream = stream("tp", StreamOrder::fifo, Dimension::tensor);
+      op.stream = stream(beside_ ? "tp beside" : "tp", StreamOrder::fifo, Dimension::tensor);
       break;
     case GroupKind::context:
       op.stream = stream("cp", StreamOrder::free, Dimension::context);
       break;
     case GroupKind::expert:
-      op.stream = stream("ep", StreamOrder::fifo, Dimension::expert);
+    case GroupKind::expert_rail:
+    case GroupKind::expert_node:
+      op.stream = stream(beside_ ? "ep beside" : "ep", StreamOrder::fifo, Dimension::expert);
       break;
     case GroupKind::embedding:
       op.stream = stream("embedding", StreamOrder::fifo, Dimension::pipeline);
@@ -199,6 +237,61 @@ void StageBuilder::gather_sequence(const char* what) {
   need(collective(CollectiveKind::all_gather, GroupKind::tensor, bytes, what));
 }
 
+namespace {
+
+/// The i-th of n pieces of a matrix product, cut along its rows; each reads all weights.
+Kernel piece(const Kernel& whole, int64_t i, int64_t n, int64_t weight_bytes) {
+  const auto part = [&](int64_t x) { return x * (i + 1) / n - x * i / n; };
+  Kernel k = whole;
+  k.m = part(whole.m);
+  k.flops = part(whole.flops);
+  k.bytes = weight_bytes + part(whole.bytes - weight_bytes);
+  return k;
+}
+
+}  // namespace
+
+void StageBuilder::gather_into(const Kernel& product, const char* gather, const char* what) {
+  const int64_t n = t_.sequence_parallel ? t_.tensor_chunks : 1;
+  if (n == 1) {
+    gather_sequence(gather);
+    compute({product}, what);
+    return;
+  }
+  const int64_t bytes = t_.sequence_tokens() * t_.model.hidden * t_.activation_bytes;
+  std::vector<uint32_t> parts;
+  for (int64_t i = 0; i < n; ++i) {
+    parts.push_back(collective(CollectiveKind::all_gather, GroupKind::tensor,
+                               bytes * (i + 1) / n - bytes * i / n, gather));
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    need(parts[static_cast<size_t>(i)]);
+    compute({piece(product, i, n, t_.gemm_bytes * product.n * product.k)}, what);
+    flush();
+  }
+}
+
+void StageBuilder::reduce_from(const Kernel& product, const Kernels& weights, bool weight,
+                               const char* what, const char* reduction) {
+  const int64_t n = t_.tp > 1 ? t_.tensor_chunks : 1;
+  if (n == 1) {
+    compute({product}, what);
+    reduce_beside(weights, weight, reduction);
+    return;
+  }
+  const int64_t bytes = t_.tokens() * t_.model.hidden * t_.activation_bytes;
+  std::vector<uint32_t> parts;
+  for (int64_t i = 0; i < n; ++i) {
+    compute({piece(product, i, n, t_.gemm_bytes * product.n * product.k)}, what);
+    parts.push_back(collective(
+        t_.sequence_parallel ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+        GroupKind::tensor, bytes * (i + 1) / n - bytes * i / n, reduction));
+  }
+  if (weight) compute(weights, what);
+  flush();
+  for (const uint32_t op : parts) need(op);
+}
+
 /// Partial sums become activations.
 void StageBuilder::reduce_sequence(const char* what) {
   reduce_beside({}, false, what);
@@ -231,22 +324,40 @@ int64_t StageBuilder::key_value_bytes() const {
 /// Blocks of keys and values travel round while the one at hand is used.
 void StageBuilder::ring(const Kernels& round, int64_t bytes) {
   for (int64_t i = 0; i < t_.cp; ++i) {
-    if (i + 1 < t_.cp) {
+    if (!t_.overlap_context && i + 1 < t_.cp) {
+      attention(round, "attention");
+      message(true, PeerKind::next_context, bytes, kContextTag, "kv send");
+      need(message(false, PeerKind::previous_context, bytes, kContextTag, "kv recv"));
+    } else if (i + 1 < t_.cp) {
       message(true, PeerKind::next_context, bytes, kContextTag, "kv send");
       const uint32_t coming =
           message(false, PeerKind::previous_context, bytes, kContextTag, "kv recv");
-      compute(round, "attention");
+      attention(round, "attention");
       flush();
       need(coming);
     } else {
-      compute(round, "attention");
+      attention(round, "attention");
     }
   }
 }
 
+/// Attention is an op of its own where its time depends on the documents of the micro-batch.
+void StageBuilder::attention(const Kernels& kernels, const char* what) {
+  if (t_.document == 0) {
+    compute(kernels, what);
+    return;
+  }
+  flush();
+  open_exchange_ = JobExchanges::kSequences +
+                   static_cast<uint32_t>(place_.step * t_.microbatches + place_.microbatch);
+  compute(kernels, what);
+  flush();
+  open_exchange_ = 0;
+}
+
 void StageBuilder::forward_core() {
   if (t_.cp == 1) {
-    compute(w_.core.forward, "attention");
+    attention(w_.core.forward, "attention");
     return;
   }
   switch (t_.context) {
@@ -256,13 +367,13 @@ void StageBuilder::forward_core() {
     case ContextKind::all_gather:
       need(collective(CollectiveKind::all_gather, GroupKind::context, key_value_bytes(),
                       "kv all-gather"));
-      compute(w_.core.forward, "attention");
+      attention(w_.core.forward, "attention");
       return;
     case ContextKind::all_to_all: {
       const int64_t query = t_.tokens() * t_.model.query_width() / t_.tp * t_.activation_bytes;
       need(collective(CollectiveKind::all_to_all, GroupKind::context, query + key_value_bytes(),
                       "heads all-to-all"));
-      compute(w_.core.forward, "attention");
+      attention(w_.core.forward, "attention");
       need(
           collective(CollectiveKind::all_to_all, GroupKind::context, query, "sequence all-to-all"));
       return;
@@ -273,8 +384,8 @@ void StageBuilder::forward_core() {
 void StageBuilder::backward_core() {
   const bool again = t_.recompute == Recompute::selective;
   if (t_.cp == 1) {
-    if (again) compute(w_.core.forward, "attention again");
-    compute(w_.core.input, "attention");
+    if (again) attention(w_.core.forward, "attention again");
+    attention(w_.core.input, "attention");
     return;
   }
   switch (t_.context) {
@@ -286,16 +397,16 @@ void StageBuilder::backward_core() {
     case ContextKind::all_gather:
       need(collective(CollectiveKind::all_gather, GroupKind::context, key_value_bytes(),
                       "kv all-gather"));
-      if (again) compute(w_.core.forward, "attention again");
-      compute(w_.core.input, "attention");
+      if (again) attention(w_.core.forward, "attention again");
+      attention(w_.core.input, "attention");
       need(collective(CollectiveKind::reduce_scatter, GroupKind::context, key_value_bytes() * t_.cp,
                       "kv reduce-scatter"));
       return;
     case ContextKind::all_to_all: {
       const int64_t query = t_.tokens() * t_.model.query_width() / t_.tp * t_.activation_bytes;
       need(collective(CollectiveKind::all_to_all, GroupKind::context, query, "heads all-to-all"));
-      if (again) compute(w_.core.forward, "attention again");
-      compute(w_.core.input, "attention");
+      if (again) attention(w_.core.forward, "attention again");
+      attention(w_.core.input, "attention");
       need(collective(CollectiveKind::all_to_all, GroupKind::context, query + key_value_bytes(),
                       "sequence all-to-all"));
       return;
@@ -305,11 +416,10 @@ void StageBuilder::backward_core() {
 
 void StageBuilder::forward_attention() {
   compute(w_.norm.forward, "norm");
-  gather_sequence("attention all-gather");
-  compute(w_.qkv.forward, "attention");
+  gather_into(w_.qkv.forward.front(), "attention all-gather", "attention");
+  compute(Kernels(w_.qkv.forward.begin() + 1, w_.qkv.forward.end()), "attention");
   forward_core();
-  compute(w_.proj.forward, "attention");
-  reduce_sequence("attention reduce");
+  reduce_from(w_.proj.forward.front(), {}, false, "attention", "attention reduce");
   compute(w_.residual.forward, "residual");
 }
 
@@ -320,21 +430,20 @@ void StageBuilder::backward_attention(bool input, bool weight) {
     return;
   }
   compute(w_.residual.input, "residual");
-  gather_sequence("attention all-gather");
-  compute(w_.proj.input, "attention");
+  gather_into(w_.proj.input.front(), "attention all-gather", "attention");
   if (weight) compute(w_.proj.weight, "attention");
   backward_core();
-  compute(w_.qkv.input, "attention");
-  reduce_beside(w_.qkv.weight, weight, "attention reduce");
+  compute(Kernels(w_.qkv.input.begin(), w_.qkv.input.end() - 1), "attention");
+  reduce_from(w_.qkv.input.back(), w_.qkv.weight, weight, "attention", "attention reduce");
   compute(w_.norm.input, "norm");
 }
 
 // ---- MLP and experts
 
 void StageBuilder::forward_mlp(const Part& part, const char* what) {
-  gather_sequence("mlp all-gather");
-  compute(part.forward, what);
-  reduce_sequence("mlp reduce");
+  gather_into(part.forward.front(), "mlp all-gather", what);
+  compute(Kernels(part.forward.begin() + 1, part.forward.end() - 1), what);
+  reduce_from(part.forward.back(), {}, false, what, "mlp reduce");
 }
 
 void StageBuilder::backward_mlp(const Part& part, bool input, bool weight, const char* what) {
@@ -342,11 +451,17 @@ void StageBuilder::backward_mlp(const Part& part, bool input, bool weight, const
     compute(part.weight, what);
     return;
   }
-  gather_sequence("mlp all-gather");
   // Last matrix first; the weights of the first one beside the reduction.
-  compute(Kernels(part.input.rbegin(), part.input.rend()), what);
+  gather_into(part.input.back(), "mlp all-gather", what);
+  compute(Kernels(part.input.rbegin() + 1, part.input.rend() - 1), what);
+  if (t_.tensor_chunks == 1) {
+    compute({part.input.front()}, what);
+    if (weight) compute(Kernels(part.weight.begin() + 1, part.weight.end()), what);
+    reduce_beside({part.weight.front()}, weight, "mlp reduce");
+    return;
+  }
   if (weight) compute(Kernels(part.weight.begin() + 1, part.weight.end()), what);
-  reduce_beside({part.weight.front()}, weight, "mlp reduce");
+  reduce_from(part.input.front(), {part.weight.front()}, weight, what, "mlp reduce");
 }
 
 uint32_t StageBuilder::exchange(int64_t layer, bool combine) const {
@@ -359,8 +474,20 @@ uint32_t StageBuilder::exchange(int64_t layer, bool combine) const {
 
 void StageBuilder::all_to_all(int64_t layer, bool combine, const char* what) {
   if (t_.ep == 1) return;
-  const int64_t bytes = t_.sequence_tokens() * t_.model.topk * t_.model.hidden *
-                        (combine ? t_.activation_bytes : t_.dispatch_bytes);
+  const int64_t token = t_.model.hidden * (combine ? t_.activation_bytes : t_.dispatch_bytes);
+  const int64_t bytes = t_.sequence_tokens() * t_.model.topk * token;
+  if (t_.two_hops()) {
+    const auto once =
+        static_cast<int64_t>(t_.nodes_of_token() * static_cast<double>(t_.sequence_tokens()));
+    const auto hop = [&](bool rail) {
+      need(collective(CollectiveKind::all_to_all,
+                      rail ? GroupKind::expert_rail : GroupKind::expert_node,
+                      rail ? once * token : bytes, what));
+    };
+    hop(!combine);
+    hop(combine);
+    return;
+  }
   const uint32_t op = collective(CollectiveKind::all_to_all, GroupKind::expert, bytes, what);
   graph_->ops[op].exchange = exchange(layer, combine);
   need(op);
@@ -451,14 +578,14 @@ void StageBuilder::backward_layer(int64_t layer, bool input, bool weight) {
 }
 
 std::vector<int64_t> StageBuilder::units_of(int64_t chunk) const {
-  const int64_t vs = chunk * t_.pp + stage_;
+  const int64_t vs = t_.virtual_stage(stage_, chunk);
   std::vector<int64_t> units;
   if (vs == 0) units.push_back(0);
   const int64_t first = t_.first_layer(vs);
   for (int64_t l = first; l < first + t_.layers_of[static_cast<size_t>(vs)]; ++l) {
     units.push_back(l + 1);
   }
-  if (vs == t_.pp * t_.vpp - 1) units.push_back(t_.model.layers + 1);
+  if (vs == t_.virtual_stages() - 1) units.push_back(t_.model.layers + 1);
   return units;
 }
 
@@ -469,19 +596,19 @@ int64_t StageBuilder::bytes_between_stages() const {
 }
 
 void StageBuilder::forward(int64_t chunk) {
-  const int64_t vs = chunk * t_.pp + stage_;
+  const int64_t vs = t_.virtual_stage(stage_, chunk);
   place_.phase = 'F';
   const auto units = units_of(chunk);
-  if (vs > 0) {
+  if (vs > 0 && !turns_here(vs)) {
     flush();
     place_.unit = units.empty() ? 1 : units.front();
-    need(message(false, PeerKind::previous_stage, bytes_between_stages(),
-                 2 * static_cast<uint64_t>(vs), "recv"));
+    need(message(false, before(chunk), bytes_between_stages(), tag(chunk, vs, false), "recv"));
     if (t_.scatter_gather && t_.tp > 1) {
       need(collective(CollectiveKind::all_gather, GroupKind::tensor, bytes_between_stages(),
                       "stage all-gather"));
     }
   }
+  if (vs == 0 || vs + 1 == t_.virtual_stages()) read_data();
   for (const int64_t unit : units) {
     enter(unit, true);
     if (unit == 0) {
@@ -500,25 +627,27 @@ void StageBuilder::forward(int64_t chunk) {
       forward_layer(unit - 1);
     }
   }
-  if (vs + 1 < t_.pp * t_.vpp) {
-    message(true, PeerKind::next_stage, bytes_between_stages(), 2 * static_cast<uint64_t>(vs + 1),
-            "send");
+  if (vs + 1 < t_.virtual_stages() && !turns_here(vs + 1)) {
+    const uint32_t op =
+        message(true, after(chunk), bytes_between_stages(), tag(chunk, vs + 1, false), "send");
+    if (!t_.overlap_pipeline) need(op);
   }
 }
 
 void StageBuilder::backward(int64_t chunk, bool input, bool weight) {
-  const int64_t vs = chunk * t_.pp + stage_;
-  const int64_t last = t_.pp * t_.vpp - 1;
+  const int64_t vs = t_.virtual_stage(stage_, chunk);
+  const int64_t last = t_.virtual_stages() - 1;
   place_.phase = input ? 'B' : 'W';
   auto units = units_of(chunk);
   std::reverse(units.begin(), units.end());
+  const auto together = t_.zero == 3 ? sharded_units(chunk) : std::vector<std::vector<int64_t>>{};
   if (weight) ++backwards_[static_cast<size_t>(chunk)];
-  const bool final = weight && backwards_[static_cast<size_t>(chunk)] == t_.microbatches;
-  if (input && vs < last) {
+  const bool final =
+      weight && backwards_[static_cast<size_t>(chunk)] == t_.microbatches / t_.copies();
+  if (input && vs < last && !turns_here(vs + 1)) {
     flush();
     place_.unit = units.empty() ? 1 : units.front();
-    need(message(false, PeerKind::next_stage, bytes_between_stages(),
-                 2 * static_cast<uint64_t>(vs) + 1, "recv"));
+    need(message(false, after(chunk), bytes_between_stages(), tag(chunk, vs, true), "recv"));
     if (t_.scatter_gather && t_.tp > 1) {
       need(collective(CollectiveKind::all_gather, GroupKind::tensor, bytes_between_stages(),
                       "stage all-gather"));
@@ -545,12 +674,16 @@ void StageBuilder::backward(int64_t chunk, bool input, bool weight) {
       }
       backward_layer(unit - 1, input, weight);
     }
+    place_.more = std::any_of(together.begin(), together.end(), [unit](const auto& u) {
+      return u.front() != unit && std::find(u.begin(), u.end(), unit) != u.end();
+    });
     if (weight) leave(unit, final);
   }
   if (final || (weight && t_.zero >= 2)) close_bucket();
-  if (input && vs > 0) {
-    message(true, PeerKind::previous_stage, bytes_between_stages(),
-            2 * static_cast<uint64_t>(vs - 1) + 1, "send");
+  if (input && vs > 0 && !turns_here(vs)) {
+    const uint32_t op =
+        message(true, before(chunk), bytes_between_stages(), tag(chunk, vs - 1, true), "send");
+    if (!t_.overlap_pipeline) need(op);
   }
 }
 
@@ -563,29 +696,64 @@ void StageBuilder::plan_gathers() {
   if (t_.zero < 3) return;
   for (const ScheduleSlot& s : schedule_) {
     if (s.work == Work::weight) continue;
-    auto units = units_of(s.chunk);
+    auto units = sharded_units(s.chunk);
     if (s.work != Work::forward) {
       std::reverse(units.begin(), units.end());
-      units.erase(std::remove(units.begin(), units.end(), 0), units.end());
+      for (auto& unit : units) std::reverse(unit.begin(), unit.end());
+      units.erase(std::remove(units.begin(), units.end(), std::vector<int64_t>{0}), units.end());
     }
     uses_.insert(uses_.end(), units.begin(), units.end());
   }
   gathered_.resize(uses_.size());
 }
 
-void StageBuilder::gather_unit(int64_t unit) {
+/// Units of a chunk by what is gathered together: `unit` layers, embedding and output layer alone.
+std::vector<std::vector<int64_t>> StageBuilder::sharded_units(int64_t chunk) const {
+  std::vector<std::vector<int64_t>> out;
+  int64_t layers = 0;
+  for (const int64_t unit : units_of(chunk)) {
+    const bool layer = unit > 0 && unit <= t_.model.layers;
+    if (layer && layers > 0 && layers < t_.unit) {
+      out.back().push_back(unit);
+    } else {
+      out.push_back({unit});
+    }
+    if (layer) layers = layers == t_.unit ? 1 : layers + 1;
+  }
+  return out;
+}
+
+/// Matrices of a unit, each with a scale of its own.
+int64_t StageBuilder::tensors_of(int64_t unit) const {
+  const ModelCard& m = t_.model;
+  if (unit == 0 || unit == m.layers + 1) return 1;
+  const int64_t mlp = m.gated ? 3 : 2;
+  const int64_t attention = m.mla() ? 5 : 2;
+  if (!m.moe(unit - 1)) return attention + mlp;
+  return attention + 1 + m.experts / t_.ep * mlp + (m.shared_ffn > 0 ? mlp : 0);
+}
+
+int64_t StageBuilder::padded(int64_t bytes) const {
+  return bytes + static_cast<int64_t>(t_.padding * static_cast<double>(bytes));
+}
+
+void StageBuilder::gather_units(const std::vector<int64_t>& units) {
   const int64_t now = place_.unit;
-  place_.unit = unit;
+  place_.unit = units.front();
   auto& ops = gathered_[next_gather_];
-  const int64_t dense = t_.dense_on_rank(unit) * t_.parameter_bytes;
-  const int64_t experts = t_.experts_on_rank(unit) * t_.parameter_bytes;
+  int64_t dense = 0;
+  int64_t experts = 0;
+  for (const int64_t unit : units) {
+    dense += padded(t_.dense_on_rank(unit) * t_.parameter_bytes);
+    experts += padded(t_.experts_on_rank(unit) * t_.parameter_bytes);
+  }
   if (t_.shard > 1) {
     ops.push_back(collective(CollectiveKind::all_gather, GroupKind::shard, share(dense, t_.shard),
                              "parameters"));
   }
-  if (experts > 0 && t_.expert_dp() > 1) {
+  if (experts > 0 && t_.expert_replicas() > 1) {
     ops.push_back(collective(CollectiveKind::all_gather, GroupKind::expert_data,
-                             share(experts, t_.expert_dp()), "expert parameters"));
+                             share(experts, t_.expert_replicas()), "expert parameters"));
   }
   place_.unit = now;
 }
@@ -601,12 +769,25 @@ void StageBuilder::enter(int64_t unit, bool uses_parameters) {
     ready_.erase(it);
   }
   if (t_.zero < 3) return;
+  if (came_along_ > 0) {  // with the first layer of its sharded unit
+    --came_along_;
+    return;
+  }
   flush();
   const size_t until = std::min(uses_.size(), next_use_ + static_cast<size_t>(t_.prefetch) + 1);
-  for (; next_gather_ < until; ++next_gather_) gather_unit(uses_[next_gather_]);
-  TRAINYARD_ASSERT(uses_[next_use_] == unit);
+  for (; next_gather_ < until; ++next_gather_) gather_units(uses_[next_gather_]);
+  const std::vector<int64_t>& units = uses_[next_use_];
+  TRAINYARD_ASSERT(units.front() == unit);
   for (const uint32_t op : gathered_[next_use_]) need(op);
   ++next_use_;
+  came_along_ = units.size() - 1;
+  if (t_.copies_around && t_.replicas() > 1) {
+    int64_t bytes = 0;
+    for (const int64_t u : units) {
+      bytes += (t_.dense_on_rank(u) + t_.experts_on_rank(u)) * t_.parameter_bytes;
+    }
+    compute({{Kernel::Kind::elementwise, 0, 2 * bytes, 0, 0, 0}}, "copy out");
+  }
 }
 
 /// A unit's gradients of one micro-batch are there; `last`: of the last one.
@@ -616,6 +797,8 @@ void StageBuilder::leave(int64_t unit, bool last) {
   bucket_.units.push_back(unit);
   bucket_.dense += t_.dense_on_rank(unit);
   bucket_.experts += t_.experts_on_rank(unit);
+  const bool layer = unit > 0 && unit <= t_.model.layers;
+  if (t_.zero == 3 && layer && place_.more) return;  // more layers of its unit follow
   if (t_.zero == 3 || (bucket_.dense + bucket_.experts) * t_.gradient_bytes >= t_.bucket_bytes) {
     close_bucket();
   }
@@ -630,16 +813,28 @@ void StageBuilder::close_bucket() {
 }
 
 void StageBuilder::reduce(const Bucket& bucket) {
-  const int64_t dense = bucket.dense * t_.gradient_bytes;
-  const int64_t experts = bucket.experts * t_.gradient_bytes;
+  const int64_t dense = padded(bucket.dense * t_.gradient_bytes);
+  const int64_t experts = padded(bucket.experts * t_.gradient_bytes);
   place_.unit = bucket.units.back();
+  if (t_.copies_around && t_.zero == 3 && t_.replicas() > 1) {
+    compute({{Kernel::Kind::elementwise, 0, 2 * (bucket.dense + bucket.experts) * t_.gradient_bytes,
+              0, 0, 0}},
+            "copy in");
+    flush();
+  }
   const auto run = [&](CollectiveKind kind, GroupKind group, int64_t bytes) {
     reductions_.push_back(collective(kind, group, bytes, "gradients"));
     return reductions_.back();
   };
-  if (t_.zero == 0) {
-    if (t_.cp * t_.dp > 1) run(CollectiveKind::all_reduce, GroupKind::data, dense);
-    if (experts > 0 && t_.expert_dp() > 1) {
+  if (t_.gradient_bytes == 1 && t_.replicas() > 1) {
+    // All agree on the smallest scale of every tensor before they add in fp8 (A: 1.4 #56, A:F58).
+    int64_t tensors = 0;
+    for (const int64_t unit : bucket.units) tensors += tensors_of(unit);
+    run(CollectiveKind::all_reduce, GroupKind::data, 4 * tensors);
+  }
+  if (t_.zero == 0 || (t_.zero < 3 && t_.all_reduced && shards_all())) {
+    if (t_.replicas() > 1) run(CollectiveKind::all_reduce, GroupKind::data, dense);
+    if (experts > 0 && t_.expert_replicas() > 1) {
       run(CollectiveKind::all_reduce, GroupKind::expert_data, experts);
     }
     return;
@@ -649,7 +844,7 @@ void StageBuilder::reduce(const Bucket& bucket) {
     // In issue order on one stream: the shard is summed before the replicas are.
     run(CollectiveKind::all_reduce, GroupKind::replica, share(dense, t_.shard));
   }
-  if (experts > 0 && t_.expert_dp() > 1) {
+  if (experts > 0 && t_.expert_replicas() > 1) {
     run(CollectiveKind::reduce_scatter, GroupKind::expert_data, experts);
   }
 }
@@ -662,7 +857,7 @@ void StageBuilder::finish_step() {
     for (const Bucket& b : buckets_) reduce(b);
   }
   const ModelCard& m = t_.model;
-  if (m.tied_embeddings && t_.pp > 1 && (stage_ == 0 || stage_ == t_.pp - 1)) {
+  if (m.tied_embeddings && t_.pp > 1 && !t_.turned() && (stage_ == 0 || stage_ == t_.pp - 1)) {
     place_.unit = 0;
     reductions_.push_back(collective(CollectiveKind::all_reduce, GroupKind::embedding,
                                      t_.padded_vocab() / t_.tp * m.hidden * t_.gradient_bytes,
@@ -671,17 +866,10 @@ void StageBuilder::finish_step() {
   for (const uint32_t op : reductions_) need(op);
   reductions_.clear();
 
-  int64_t dense = 0;
-  int64_t experts = 0;
-  for (int64_t chunk = 0; chunk < t_.vpp; ++chunk) {
-    for (const int64_t unit : units_of(chunk)) {
-      dense += t_.dense_on_rank(unit);
-      experts += t_.experts_on_rank(unit);
-    }
-  }
+  auto [dense, experts] = parameters();
   if (t_.zero > 0) {
     dense = share(dense, t_.shard);
-    experts = share(experts, t_.expert_dp());
+    experts = share(experts, t_.expert_replicas());
   }
   // Reads the gradient, reads and writes the state, writes the parameter (A:F16).
   const int64_t per = t_.gradient_bytes + 2 * t_.optimizer_bytes + t_.parameter_bytes;
@@ -700,9 +888,9 @@ void StageBuilder::finish_step() {
                                  share(bucket->dense * t_.parameter_bytes, t_.shard),
                                  "parameters"));
       }
-      if (bucket->experts > 0 && t_.expert_dp() > 1) {
+      if (bucket->experts > 0 && t_.expert_replicas() > 1) {
         ops.push_back(collective(CollectiveKind::all_gather, GroupKind::expert_data,
-                                 share(bucket->experts * t_.parameter_bytes, t_.expert_dp()),
+                                 share(bucket->experts * t_.parameter_bytes, t_.expert_replicas()),
                                  "expert parameters"));
       }
       for (const int64_t unit : bucket->units) ready_[unit] = ops;
@@ -714,6 +902,105 @@ void StageBuilder::finish_step() {
     }
   }
   buckets_.clear();
+  if (t_.checkpoint_every > 0 && (place_.step + 1) % t_.checkpoint_every == 0) write_checkpoint();
+}
+
+// ---- storage
+
+std::pair<int64_t, int64_t> StageBuilder::parameters() const {
+  int64_t dense = 0;
+  int64_t experts = 0;
+  for (int64_t chunk = 0; chunk < t_.chunks(); ++chunk) {
+    for (const int64_t unit : units_of(chunk)) {
+      dense += t_.dense_on_rank(unit);
+      experts += t_.experts_on_rank(unit);
+    }
+  }
+  return {dense, experts};
+}
+
+uint32_t StageBuilder::storage(StorageAction action, int64_t bytes, const char* what) {
+  Op op;
+  op.kind = OpKind::storage;
+  op.action = action;
+  op.bytes = bytes;
+  op.stream = stream("storage", StreamOrder::free, Dimension::none);
+  const uint32_t index = add(op, label(what));
+  if (last_compute_ != kNone) graph_->add_dependency(last_compute_, index);
+  return index;
+}
+
+/// What the rank holds: with zero 1 and 2 all parameters of the stage and its share of their state.
+void StageBuilder::load_checkpoint() {
+  const auto [dense, experts] = parameters();
+  const int64_t state = t_.checkpoint_bytes - t_.parameter_bytes;
+  const int64_t whole = t_.zero < 3 ? t_.parameter_bytes : 0;
+  const int64_t divided = t_.checkpoint_bytes - whole;
+  int64_t bytes = (dense + experts) * t_.checkpoint_bytes;
+  if (t_.zero > 0 && state >= 0) {
+    bytes = (dense + experts) * whole + share(dense * divided, t_.shard) +
+            share(experts * divided, t_.expert_replicas());
+  }
+  place_.phase = 'S';
+  place_.unit = 0;
+  need(storage(StorageAction::load, bytes, "checkpoint load"));
+}
+
+void StageBuilder::read_data() {
+  if (t_.token_bytes == 0) return;
+  flush();
+  const int64_t bytes = t_.tokens() * t_.token_bytes;
+  // Bidirectional: each of the two ends has half of the micro-batches, and both labels and tokens.
+  const auto total = static_cast<size_t>(t_.steps * t_.microbatches *
+                                         (t_.schedule == ScheduleKind::dualpipe_v ? 2 : 1));
+  const size_t until = std::min(total, next_read_ + static_cast<size_t>(t_.data_prefetch) + 1);
+  while (reads_.size() < until) {
+    reads_.push_back(storage(StorageAction::read, bytes, "data"));
+    if (t_.first_reads) {
+      graph_->ops.back().first_member = true;
+      graph_->ops.back().group_slot = slot(GroupKind::tensor);
+    }
+  }
+  need(reads_[next_read_++]);
+  if (t_.first_reads) {
+    need(collective(CollectiveKind::broadcast, GroupKind::tensor, bytes, "data broadcast"));
+  }
+}
+
+void StageBuilder::write_checkpoint() {
+  flush();
+  place_.unit = 0;
+  const auto [dense, experts] = parameters();
+  const auto copy = [&](int64_t bytes, GroupKind group, int64_t ranks, std::vector<uint32_t>& out) {
+    if (bytes == 0) return;
+    if (!t_.first_writes) bytes = share(bytes, ranks);
+    const uint32_t index = storage(StorageAction::snapshot, bytes, "checkpoint copy");
+    Op& op = graph_->ops[index];
+    op.duration = Time::ps(
+        static_cast<int64_t>(static_cast<__int128>(bytes) * 8 * 1'000'000'000'000 / t_.copy_bps));
+    if (t_.first_writes && ranks > 1) {
+      op.first_member = true;
+      op.group_slot = slot(group);
+    }
+    // Host memory holds one copy: it is free when the checkpoint before is written.
+    for (const uint32_t write : writes_) graph_->add_dependency(write, index);
+    out.push_back(index);
+  };
+  std::vector<uint32_t> copies;
+  copy(dense * t_.checkpoint_bytes, GroupKind::data, t_.replicas(), copies);
+  copy(experts * t_.checkpoint_bytes, GroupKind::expert_data, t_.expert_replicas(), copies);
+  writes_.clear();
+  for (const uint32_t before : copies) {
+    const Op copied = graph_->ops[before];
+    const uint32_t index = storage(StorageAction::write, copied.bytes, "checkpoint write");
+    Op& op = graph_->ops[index];
+    op.first_member = copied.first_member;
+    op.group_slot = copied.group_slot;
+    op.background = t_.async_checkpoint;
+    graph_->add_dependency(before, index);
+    need(t_.async_checkpoint ? before : index);
+    writes_.push_back(index);
+  }
 }
 
 }  // namespace trainyard

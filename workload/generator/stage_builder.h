@@ -26,9 +26,11 @@ enum class GroupKind : uint8_t {
   shard,    ///< of those the ones that share what zero shards
   replica,  ///< ranks with the same shard
   expert_data,
-  embedding
+  embedding,
+  expert_rail,  ///< expert-parallel ranks in the same place of all nodes
+  expert_node   ///< of one node
 };
-inline constexpr size_t kGroupKinds = 9;
+inline constexpr size_t kGroupKinds = 11;
 enum class PeerKind : uint8_t { previous_stage, next_stage, previous_context, next_context };
 
 struct StageProgram {
@@ -55,6 +57,7 @@ class StageBuilder {
   struct Place {
     char phase = 'F';  ///< F forward, B backward, R recomputed forward, W weight gradients
     int64_t step = 0, microbatch = 0, unit = 0;
+    bool more = false;  ///< backward: more layers of the sharded unit follow
   };
   [[nodiscard]] std::string label(const char* what) const;
 
@@ -71,8 +74,32 @@ class StageBuilder {
   /// What comes next waits for `op`.
   void need(uint32_t op) { pending_.push_back(op); }
 
+  void run(const ScheduleSlot& slot);
+  void run_beside(const ScheduleSlot& a, const ScheduleSlot& b);
+  // Where activations of a chunk come from and go to.
+  [[nodiscard]] PeerKind before(int64_t chunk) const {
+    return t_.turned() && chunk == 1 ? PeerKind::next_stage : PeerKind::previous_stage;
+  }
+  [[nodiscard]] PeerKind after(int64_t chunk) const {
+    return t_.turned() && chunk == 1 ? PeerKind::previous_stage : PeerKind::next_stage;
+  }
+  /// At the tip of the V the next part is on the same rank.
+  [[nodiscard]] bool turns_here(int64_t virtual_stage) const {
+    return t_.schedule == ScheduleKind::dualpipe_v && virtual_stage == t_.pp;
+  }
+  /// Of the message that virtual stage `to` receives.
+  [[nodiscard]] uint64_t tag(int64_t chunk, int64_t to, bool gradient) const {
+    const uint64_t way = t_.copies() == 2 && chunk == 1 ? uint64_t{1} << 24 : 0;
+    return way + 2 * static_cast<uint64_t>(to) + (gradient ? 1 : 0);
+  }
+
   // Blocks
   void gather_sequence(const char* what);
+  /// A gather and the product that needs it, in pieces that overlap.
+  void gather_into(const Kernel& product, const char* gather, const char* what);
+  /// A product and the reduction of its result likewise; `weights` beside the last piece.
+  void reduce_from(const Kernel& product, const Kernels& weights, bool weight, const char* what,
+                   const char* reduction);
   void reduce_sequence(const char* what);
   void forward_layer(int64_t layer);
   void backward_layer(int64_t layer, bool input, bool weight);
@@ -82,6 +109,7 @@ class StageBuilder {
   void backward_mlp(const Part& part, bool input, bool weight, const char* what);
   /// The gradient of a block's input is reduced while the first matrix's weights get theirs.
   void reduce_beside(const Kernels& weights, bool weight, const char* what);
+  void attention(const Kernels& kernels, const char* what);
   void forward_core();
   void backward_core();
   void ring(const Kernels& round, int64_t bytes);
@@ -97,10 +125,21 @@ class StageBuilder {
   void enter(int64_t unit, bool uses_parameters);
   void leave(int64_t unit, bool reduces);
   void plan_gathers();
-  void gather_unit(int64_t unit);
+  void gather_units(const std::vector<int64_t>& units);
+  [[nodiscard]] std::vector<std::vector<int64_t>> sharded_units(int64_t chunk) const;
+  [[nodiscard]] int64_t padded(int64_t bytes) const;
+  [[nodiscard]] int64_t tensors_of(int64_t unit) const;
   void close_bucket();
   void reduce(const Bucket& bucket);
   void finish_step();
+
+  // Storage
+  uint32_t storage(StorageAction action, int64_t bytes, const char* what);
+  void load_checkpoint();
+  void read_data();
+  void write_checkpoint();
+  /// Parameters of the stage on one rank, dense and of experts.
+  [[nodiscard]] std::pair<int64_t, int64_t> parameters() const;
 
   [[nodiscard]] int64_t bytes_between_stages() const;
   [[nodiscard]] uint32_t exchange(int64_t layer, bool combine) const;
@@ -124,6 +163,7 @@ class StageBuilder {
   static constexpr uint32_t kNone = 0xffffffffU;
   uint32_t last_compute_ = kNone;
   std::vector<uint32_t> pending_;
+  bool beside_ = false;  // in the second of two slots at once
   Place place_;
 
   // gradients waiting for their bucket
@@ -134,9 +174,12 @@ class StageBuilder {
   std::vector<int64_t> backwards_;                  // per chunk: micro-batches done
   std::vector<ScheduleSlot> schedule_;
   // zero 3: units in the order in which the step uses their parameters
-  std::vector<int64_t> uses_;
-  size_t next_use_ = 0, next_gather_ = 0;
+  std::vector<std::vector<int64_t>> uses_;
+  size_t next_use_ = 0, next_gather_ = 0, came_along_ = 0;
   std::vector<std::vector<uint32_t>> gathered_;  // per use
+  std::vector<uint32_t> reads_;                  // of the data set, per use
+  size_t next_read_ = 0;
+  std::vector<uint32_t> writes_;  // of the checkpoint before
 };
 
 }  // namespace trainyard

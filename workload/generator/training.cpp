@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <sstream>
 
@@ -80,6 +81,15 @@ const std::vector<ParamSpec>& training_params() {
        "without sequence parallelism: each tensor-parallel rank sends its part of an activation to "
        "the next stage, which gathers",
        "A:F33, A:F39"},
+      {"layout.uneven_tp",
+       PT::boolean,
+       "false",
+       "",
+       "",
+       {},
+       "heads and columns need not divide over tp: every rank works as long as the fullest does, "
+       "as where a tensor-parallel group has lost a GPU",
+       "A:F46; A: 1.5 #87"},
       {"layout.context",
        PT::choice,
        "ring",
@@ -90,11 +100,12 @@ const std::vector<ParamSpec>& training_params() {
        "A: 1.5 #74, #75"},
       {"layout.order",
        PT::text,
-       "tp-cp-ep-dp-pp",
+       "auto",
        "",
        "",
        {},
-       "dimensions by rank, neighbours first; ep may stand anywhere before pp",
+       "dimensions by rank, neighbours first, or whose order it is: megatron, megatron-pp-first, "
+       "deepspeed, torchtitan, colossalai; auto: that of 'framework'",
        "Megatron-LM parallel_state, --use-tp-pp-dp-mapping; A: 1.5 #64"},
       {"layout.layers",
        PT::text,
@@ -106,14 +117,25 @@ const std::vector<ParamSpec>& training_params() {
        "one "
        "fewer on the last or on the first and last stage, or the rest spread from the middle",
        "A: 1.5 #85"},
+      {"framework",
+       PT::choice,
+       "megatron",
+       "",
+       "",
+       {"megatron", "deepspeed", "ddp", "fsdp", "colossalai"},
+       "whose defaults layout.order, gradients.bucket, gradients.primitive and gradients.copies "
+       "take where they are auto",
+       "A: 1.4 #45, 1.5 #62, #64, #90"},
       {"schedule.kind",
        PT::choice,
        "1f1b",
        "",
        "",
-       {"gpipe", "1f1b", "interleaved", "split-backward"},
-       "order of micro-batches in a pipeline stage",
-       "A:F31, A:F32"},
+       {"gpipe", "1f1b", "interleaved", "split-backward", "dualpipe", "dualpipe-v"},
+       "order of micro-batches in a pipeline stage; dualpipe: from both ends, through two copies "
+       "of "
+       "the model; dualpipe-v: the same along a V, one copy",
+       "A:F31, A:F32, A:F34"},
       {"schedule.chunks",
        PT::integer,
        "auto",
@@ -146,6 +168,32 @@ const std::vector<ParamSpec>& training_params() {
        {},
        "tokens of a sequence",
        "A:F21"},
+      {"batch.document",
+       PT::integer,
+       "auto",
+       "1",
+       "100000000",
+       {"auto"},
+       "median length of the documents that sequences are packed with; attention stays inside of "
+       "them; auto: a sequence is one document",
+       "A: 1.5 #86; A:F40"},
+      {"batch.document_sigma",
+       PT::real,
+       "0",
+       "0",
+       "4",
+       {},
+       "spread of their lengths, log-normal, drawn anew for every sequence and step",
+       "A: 1.5 #86"},
+      {"batch.balance",
+       PT::choice,
+       "none",
+       "",
+       "",
+       {"none", "greedy"},
+       "greedy: the sequences of a step are dealt to data-parallel ranks and micro-batches so that "
+       "the sums of squares are alike",
+       "A:N058"},
       {"batch.microbatches",
        PT::integer,
        "auto",
@@ -218,9 +266,46 @@ const std::vector<ParamSpec>& training_params() {
        "1B",
        "1TiB",
        {"auto"},
-       "gradients are reduced when so many bytes of them are there, by whole layers; auto: 40 "
-       "million parameters, or 1 million per data-parallel rank if that is more",
-       "Megatron-LM DistributedDataParallelConfig; A: 1.5 #62 has 25 MB"},
+       "gradients are reduced when so many bytes of them are there, by whole layers; auto, by "
+       "framework: megatron 40 million parameters, or 1 million per data-parallel rank if that is "
+       "more; deepspeed 500 million parameters; ddp and fsdp 25 MiB; colossalai 12 MiB",
+       "Megatron-LM DistributedDataParallelConfig, DeepSpeed reduce_bucket_size, PyTorch "
+       "bucket_cap_mb (A:N105), ColossalAI reduce_bucket_size_in_m"},
+      {"gradients.primitive",
+       PT::choice,
+       "auto",
+       "",
+       "",
+       {"auto", "all-reduce", "reduce-scatter"},
+       "zero 1 and 2: what reduces gradients. DeepSpeed all-reduces unless told otherwise; each "
+       "rank then keeps its share; auto: all-reduce with framework deepspeed",
+       "A: 1.5 #90"},
+      {"gradients.unit",
+       PT::integer,
+       "1",
+       "1",
+       "1000",
+       {},
+       "zero 3: layers that are gathered and reduced together; embedding and output layer are "
+       "units of their own",
+       "A: 1.4 #47; A:N089"},
+      {"gradients.padding",
+       PT::real,
+       "0",
+       "0",
+       "1",
+       {},
+       "zero 3: what padding adds to what is gathered and reduced",
+       "A: 1.4 #50; A:N088: up to 33 %"},
+      {"gradients.copies",
+       PT::choice,
+       "auto",
+       "",
+       "",
+       {"auto", "on", "off"},
+       "zero 3: kernels that copy parameters out of the gathered buffer and gradients into the "
+       "one that is reduced, as with sharding by parameter; auto: with framework fsdp",
+       "A: 1.4 #50; A:N087"},
       {"gradients.overlap",
        PT::boolean,
        "true",
@@ -254,6 +339,31 @@ const std::vector<ParamSpec>& training_params() {
        {},
        "zero 3: gathered layers held or on their way at most, prefetch included",
        "A: 1.4 #49"},
+      {"overlap.tensor",
+       PT::integer,
+       "1",
+       "1",
+       "64",
+       {},
+       "pieces into which a tensor-parallel collective and the matrix product next to it are cut, "
+       "so that they overlap; 1: one after the other",
+       "A: 1.5 #91"},
+      {"overlap.pipeline",
+       PT::boolean,
+       "true",
+       "",
+       "",
+       {},
+       "a stage goes on while what it sent is on its way; false: it waits for it",
+       "A: 1.5 #91"},
+      {"overlap.context",
+       PT::boolean,
+       "true",
+       "",
+       "",
+       {},
+       "context ring: blocks travel beside the attention of the ones before; false: between",
+       "A: 1.5 #74"},
       {"experts.sigma",
        PT::real,
        "0",
@@ -270,6 +380,32 @@ const std::vector<ParamSpec>& training_params() {
        {},
        "the same, drawn for every sender and micro-batch on top",
        "A: 1.6 #112"},
+      {"experts.dispatch",
+       PT::choice,
+       "direct",
+       "",
+       "",
+       {"direct", "two-hop"},
+       "direct: an all-to-all sends a token to each of its experts; two-hop: it goes once to every "
+       "node that has some of them, to the rank in the sender's place, and is passed on there; "
+       "results are summed in the node on their way back",
+       "A: 1.5 #79 (DeepSeek-V3)"},
+      {"experts.node_ranks",
+       PT::integer,
+       "8",
+       "1",
+       "1024",
+       {},
+       "two-hop: expert-parallel ranks of a node",
+       "8 GPUs per server"},
+      {"experts.nodes_per_token",
+       PT::integer,
+       "auto",
+       "1",
+       "1024",
+       {"auto"},
+       "two-hop: nodes whose experts a token may visit; DeepSeek-V3: 4; auto: all",
+       "A: 1.5 #78; A:N098"},
       {"experts.capacity",
        PT::real,
        "0",
@@ -279,6 +415,81 @@ const std::vector<ParamSpec>& training_params() {
        "tokens that a sender gives an expert at most, over its even share; more are dropped; 0: "
        "nothing is dropped",
        "published runs: capacity factor 1"},
+      {"dataset.token_bytes",
+       PT::bytes,
+       "0B",
+       "0B",
+       "1MiB",
+       {},
+       "read from storage for every token by the first and last stage; 0B: reading the data set is "
+       "left out; tokens are 2 or 4 bytes, pictures thousands",
+       "B: 2.11 I1"},
+      {"dataset.prefetch",
+       PT::integer,
+       "2",
+       "0",
+       "100000",
+       {},
+       "micro-batches that are read ahead",
+       "PyTorch DataLoader prefetch_factor: 2"},
+      {"dataset.readers",
+       PT::choice,
+       "first",
+       "",
+       "",
+       {"first", "all"},
+       "first: the first of the tensor-parallel ranks reads and broadcasts; all: every rank reads",
+       "Megatron-LM broadcast_data"},
+      {"checkpoint.every",
+       PT::integer,
+       "0",
+       "0",
+       "1000000",
+       {},
+       "steps from one checkpoint to the next; 0: none is written",
+       "DESIGN 9.1"},
+      {"checkpoint.kind",
+       PT::choice,
+       "sync",
+       "",
+       "",
+       {"sync", "async"},
+       "sync: training stops until the checkpoint is written; async: until it is copied into the "
+       "hosts' memory, and again where the one before is not written yet",
+       "B: 2.11 I12; C: MEGASCALE, ACME-NSDI"},
+      {"checkpoint.writers",
+       PT::choice,
+       "all",
+       "",
+       "",
+       {"all", "first"},
+       "all: every data-parallel rank writes an equal share; first: the first writes all of it",
+       "PyTorch distributed checkpoints; Megatron-LM before them"},
+      {"checkpoint.bytes",
+       PT::bytes,
+       "auto",
+       "0B",
+       "64B",
+       {"auto"},
+       "per parameter; auto: the parameter and its optimizer state, 14 B with bf16",
+       "A:F16 without gradients"},
+      {"checkpoint.copy_rate",
+       PT::rate,
+       "25GBps",
+       "1Mbps",
+       "",
+       {},
+       "from a GPU into its host's memory",
+       "our choice: under half of PCIe 5.0 x16; MegaScale copies within seconds"},
+      {"checkpoint.load",
+       PT::boolean,
+       "false",
+       "",
+       "",
+       {},
+       "the run begins with loading a checkpoint, as after a restart: every rank loads what it "
+       "holds",
+       "B: 2.11 I1, I2"},
       {"kernels",
        PT::choice,
        "fused",
@@ -296,6 +507,18 @@ int64_t Training::first_layer(int64_t virtual_stage) const {
   return std::accumulate(layers_of.begin(), layers_of.begin() + virtual_stage, int64_t{0});
 }
 
+double Training::nodes_of_token() const {
+  const int64_t nodes = ep / expert_node;
+  const int64_t each = model.experts / nodes;
+  // None of the topk experts, of those on the nodes allowed, is on a given one of these.
+  double none = 1;
+  for (int64_t i = 0; i < model.topk; ++i) {
+    none *= static_cast<double>(std::max<int64_t>(0, (nodes_per_token - 1) * each - i)) /
+            static_cast<double>(nodes_per_token * each - i);
+  }
+  return static_cast<double>(nodes_per_token) * (1 - none);
+}
+
 int64_t Training::padded_vocab() const {
   const int64_t multiple = 128 * tp;
   return (model.vocab + multiple - 1) / multiple * multiple;
@@ -306,7 +529,8 @@ int64_t Training::dense_on_rank(int64_t unit) const {
   const int64_t norm = m.hidden * (m.biases ? 2 : 1);
   if (unit == 0) return padded_vocab() / tp * m.hidden + m.positions * m.hidden;
   if (unit == m.layers + 1) {
-    const bool own = !m.tied_embeddings || pp > 1;
+    // Where the first and the last stage share a rank, it holds them once.
+    const bool own = !m.tied_embeddings || (pp > 1 && !turned());
     return norm + (own ? padded_vocab() / tp * m.hidden : 0);
   }
   const int64_t layer = unit - 1;
@@ -349,7 +573,7 @@ class Resolver {
  public:
   Resolver(const ModelCard& model, const Params& params, SourcePos pos)
       : p_(params), pos_(std::move(pos)) {
-    t_.model = model;
+    t_.model = t_.card = model;
   }
 
   Training resolve(int64_t gpus) {
@@ -357,6 +581,7 @@ class Resolver {
     read_batch();
     read_precision();
     read_rest();
+    if (p_.boolean("layout.uneven_tp")) pad_shapes();
     check_shapes();
     check_experts();
     split_layers();
@@ -423,10 +648,33 @@ class Resolver {
     t_.schedule = p_.is_word("schedule.kind", "gpipe")         ? ScheduleKind::gpipe
                   : p_.is_word("schedule.kind", "1f1b")        ? ScheduleKind::one_f_one_b
                   : p_.is_word("schedule.kind", "interleaved") ? ScheduleKind::interleaved
+                  : p_.is_word("schedule.kind", "dualpipe")    ? ScheduleKind::dualpipe
+                  : p_.is_word("schedule.kind", "dualpipe-v")  ? ScheduleKind::dualpipe_v
                                                                : ScheduleKind::split_backward;
     const bool interleaved = t_.schedule == ScheduleKind::interleaved;
-    t_.vpp = automatic("schedule.chunks") ? (interleaved ? 2 : 1) : p_.integer("schedule.chunks");
-    if (!interleaved && t_.vpp > 1) {
+    const bool vee = t_.schedule == ScheduleKind::dualpipe_v;
+    t_.vpp =
+        automatic("schedule.chunks") ? (interleaved || vee ? 2 : 1) : p_.integer("schedule.chunks");
+    if (t_.turned()) {
+      const std::string& kind = p_.text("schedule.kind");
+      if (t_.pp < 2 || (!vee && t_.pp % 2 != 0)) {
+        fail("schedule.kind", fmt::format("schedule {} needs {} of stages, not pp {}", kind,
+                                          vee ? "more than one" : "an even number", t_.pp));
+      }
+      if (t_.vpp != (vee ? 2 : 1)) {
+        fail("schedule.chunks", fmt::format("schedule {} has its own chunks", kind),
+             "leave schedule.chunks out");
+      }
+      if (t_.zero >= 2) {
+        fail("layout.zero", fmt::format("schedule {} with zero {} is not built yet", kind, t_.zero),
+             "use zero 0 or 1, as its authors do");
+      }
+      if (!vee && !automatic("layout.shard")) {
+        fail("layout.shard", "hybrid sharding with schedule dualpipe is not built yet");
+      }
+      // Copies of a stage share its optimizer state, too.
+      if (!vee && t_.zero > 0) t_.shard *= 2;
+    } else if (!interleaved && t_.vpp > 1) {
       fail("schedule.chunks",
            fmt::format("schedule {} has one chunk per stage, not {}", p_.text("schedule.kind"),
                        t_.vpp),
@@ -438,7 +686,17 @@ class Resolver {
   }
 
   void read_order() {
-    std::stringstream in(p_.text("layout.order"));
+    // By name: whose ranks are numbered how. DeepSpeed's topology has the axes pipe, data, model,
+    // torchtitan's mesh pp, dp, cp, tp, ColossalAI's dp, pp, tp: the last one is the fastest.
+    static const std::map<std::string, std::string> orders = {
+        {"megatron", "tp-cp-ep-dp-pp"},   {"megatron-pp-first", "tp-cp-ep-pp-dp"},
+        {"deepspeed", "tp-cp-ep-dp-pp"},  {"torchtitan", "tp-cp-ep-dp-pp"},
+        {"colossalai", "tp-cp-ep-pp-dp"}, {"ddp", "tp-cp-ep-dp-pp"},
+        {"fsdp", "tp-cp-ep-dp-pp"}};
+    std::string text = p_.text("layout.order");
+    if (text == "auto") text = p_.text("framework");
+    if (const auto it = orders.find(text); it != orders.end()) text = it->second;
+    std::stringstream in(text);
     for (std::string word; std::getline(in, word, '-');) t_.order.push_back(word);
     std::vector<std::string> sorted = t_.order;
     std::sort(sorted.begin(), sorted.end());
@@ -446,7 +704,8 @@ class Resolver {
       fail("layout.order",
            "layout.order '" + p_.text("layout.order") +
                "' must name tp, cp, ep, dp and pp once each",
-           "for example tp-cp-ep-dp-pp or tp-cp-ep-pp-dp");
+           "for example tp-cp-ep-dp-pp or tp-cp-ep-pp-dp, or a name: colossalai, deepspeed, "
+           "megatron, megatron-pp-first, torchtitan");
     }
   }
 
@@ -477,6 +736,14 @@ class Resolver {
              "leave batch.microbatches out or correct one of them");
       }
       t_.microbatches = derived;
+    }
+    if (t_.turned() &&
+        (t_.microbatches < 2 * t_.pp || (t_.copies() == 2 && t_.microbatches % 2 != 0))) {
+      fail("schedule.kind",
+           fmt::format("schedule {} needs {}at least 2 x pp = {} micro-batches, not {}",
+                       p_.text("schedule.kind"), t_.copies() == 2 ? "an even number of " : "",
+                       2 * t_.pp, t_.microbatches),
+           "raise batch.global");
     }
     if (t_.schedule == ScheduleKind::interleaved && t_.microbatches % t_.pp != 0) {
       fail(
@@ -513,18 +780,113 @@ class Resolver {
     t_.recompute = p_.is_word("recompute", "none")        ? Recompute::none
                    : p_.is_word("recompute", "selective") ? Recompute::selective
                                                           : Recompute::full;
+    if (!automatic("batch.document")) {
+      t_.document = std::min(t_.sequence, p_.integer("batch.document"));
+    } else if (p_.real("batch.document_sigma") > 0 || p_.is_word("batch.balance", "greedy")) {
+      fail(p_.real("batch.document_sigma") > 0 ? "batch.document_sigma" : "batch.balance",
+           "without documents all sequences are alike", "give batch.document, their median length");
+    }
+    t_.document_sigma = p_.real("batch.document_sigma");
+    t_.balance_sequences = p_.is_word("batch.balance", "greedy");
     t_.causal = p_.boolean("causal");
     t_.stored_scores = p_.is_word("attention", "scores");
-    t_.bucket_bytes = automatic("gradients.bucket")
+    const std::string& framework = p_.text("framework");
+    t_.bucket_bytes = !automatic("gradients.bucket") ? p_.bytes("gradients.bucket").count()
+                      : framework == "megatron"
                           ? std::max<int64_t>(40'000'000, 1'000'000 * t_.dp) * t_.gradient_bytes
-                          : p_.bytes("gradients.bucket").count();
+                      : framework == "deepspeed"  ? 500'000'000 * t_.gradient_bytes
+                      : framework == "colossalai" ? int64_t{12} << 20
+                                                  : int64_t{25} << 20;
+    t_.all_reduced = automatic("gradients.primitive")
+                         ? framework == "deepspeed"
+                         : p_.text("gradients.primitive") == "all-reduce";
+    if (!automatic("gradients.primitive")) {
+      if (t_.zero == 0 && !t_.all_reduced) {
+        fail("gradients.primitive", "with zero 0 every rank needs all gradients: all-reduce",
+             "use zero 1, or remove gradients.primitive");
+      }
+      if (t_.zero == 3 && t_.all_reduced) {
+        fail("gradients.primitive", "with zero 3 gradients are reduce-scattered",
+             "use zero 2, or remove gradients.primitive");
+      }
+    }
+    t_.unit = p_.integer("gradients.unit");
+    t_.padding = p_.real("gradients.padding");
+    t_.copies_around =
+        automatic("gradients.copies") ? framework == "fsdp" : p_.is_word("gradients.copies", "on");
+    if (t_.zero < 3) {
+      for (const char* key : {"gradients.unit", "gradients.padding"}) {
+        if (p_.origin(key).kind != Origin::Kind::default_value) {
+          fail(key,
+               std::string(key) + " is about zero 3, this layout has zero " +
+                   std::to_string(t_.zero),
+               "remove it, or use zero 3");
+        }
+      }
+    }
+    t_.tensor_chunks = t_.tp > 1 ? p_.integer("overlap.tensor") : 1;
+    t_.overlap_pipeline = p_.boolean("overlap.pipeline");
+    t_.overlap_context = p_.boolean("overlap.context");
     t_.overlap_gradients = p_.boolean("gradients.overlap");
     t_.overlap_parameters = p_.boolean("gradients.gather_overlap");
     t_.prefetch = std::min(p_.integer("gradients.prefetch"), p_.integer("gradients.rate_limit"));
+    t_.token_bytes = p_.bytes("dataset.token_bytes").count();
+    t_.data_prefetch = p_.integer("dataset.prefetch");
+    t_.first_reads = t_.tp > 1 && p_.is_word("dataset.readers", "first");
+    t_.checkpoint_every = p_.integer("checkpoint.every");
+    t_.async_checkpoint = p_.is_word("checkpoint.kind", "async");
+    t_.first_writes = p_.is_word("checkpoint.writers", "first");
+    t_.checkpoint_bytes = automatic("checkpoint.bytes") ? t_.parameter_bytes + t_.optimizer_bytes
+                                                        : p_.bytes("checkpoint.bytes").count();
+    t_.copy_bps = p_.rate("checkpoint.copy_rate").bps();
+    t_.load_checkpoint = p_.boolean("checkpoint.load");
     t_.expert_sigma = p_.real("experts.sigma");
     t_.source_sigma = p_.real("experts.source_sigma");
     t_.capacity = p_.real("experts.capacity");
+    read_dispatch();
     t_.single_kernels = p_.is_word("kernels", "single");
+  }
+
+  void read_dispatch() {
+    t_.expert_node = t_.ep;
+    if (p_.is_word("experts.dispatch", "direct")) return;
+    const ModelCard& m = t_.model;
+    t_.expert_node = std::min(t_.ep, p_.integer("experts.node_ranks"));
+    if (t_.ep % t_.expert_node != 0) {
+      fail("experts.node_ranks",
+           fmt::format("ep {} is no multiple of {} ranks of a node", t_.ep, t_.expert_node));
+    }
+    const int64_t nodes = t_.ep / t_.expert_node;
+    t_.nodes_per_token = automatic("experts.nodes_per_token")
+                             ? nodes
+                             : std::min(nodes, p_.integer("experts.nodes_per_token"));
+    if (m.experts > 0 && t_.nodes_per_token * m.experts / nodes < m.topk) {
+      fail("experts.nodes_per_token",
+           fmt::format("{} nodes of {} experts each cannot give a token {} experts",
+                       t_.nodes_per_token, m.experts / nodes, m.topk));
+    }
+    if (t_.expert_sigma > 0 || t_.source_sigma > 0) {
+      fail("experts.dispatch", "two-hop dispatch with uneven loads is not built yet",
+           "leave experts.sigma and source_sigma out, or use dispatch: direct");
+    }
+  }
+
+  /// Ranks hold whole heads, with grouped queries whole groups, and whole columns.
+  void pad_shapes() {
+    ModelCard& m = t_.model;
+    const auto padded = [&](int64_t n) { return (n + t_.tp - 1) / t_.tp * t_.tp; };
+    if (m.mla() || m.kv_heads >= t_.tp) {
+      const int64_t group = m.heads / m.kv_heads;
+      if (m.mla()) {
+        m.heads = m.kv_heads = padded(m.heads);
+      } else {
+        m.kv_heads = padded(m.kv_heads);
+        m.heads = m.kv_heads * group;
+      }
+    }
+    m.ffn = padded(m.ffn);
+    m.shared_ffn = padded(m.shared_ffn);
+    if (automatic("layout.expert_tp")) m.expert_ffn = padded(m.expert_ffn);
   }
 
   void check_shapes() const {
@@ -532,7 +894,8 @@ class Resolver {
     const auto splits = [&](const char* what, int64_t n) {
       if (n % t_.tp == 0) return;
       fail("layout.tp",
-           fmt::format("{} {} of model {} do not split over tp {}", n, what, m.name, t_.tp));
+           fmt::format("{} {} of model {} do not split over tp {}", n, what, m.name, t_.tp),
+           "change tp, or set layout.uneven_tp: the fullest rank sets the pace");
     };
     splits("heads", m.heads);
     if (m.ffn > 0) splits("columns of the MLP", m.ffn);
@@ -591,7 +954,7 @@ class Resolver {
     if (dense_before != expert_before) {
       fail("layout.order",
            fmt::format("in order {} a stage's ranks are {} apart in dense layers and {} in experts",
-                       p_.text("layout.order"), dense_before, expert_before),
+                       fmt::join(t_.order, "-"), dense_before, expert_before),
            "make tp x cp equal expert_tp x ep or put pp last");
     }
     if (t_.shard < t_.cp * t_.dp && t_.zero > 0 && t_.ep > 1) {
@@ -600,7 +963,7 @@ class Resolver {
   }
 
   void split_layers() {
-    const int64_t stages = t_.pp * t_.vpp;
+    const int64_t stages = t_.virtual_stages();
     const int64_t layers = t_.model.layers;
     const std::string text = p_.text("layout.layers");
     t_.layers_of.assign(static_cast<size_t>(stages), layers / stages);

@@ -27,7 +27,10 @@ enum class ContextKind : uint8_t {
 
 /// Resolved: every number is known and they fit together.
 struct Training {
+  /// What all tensor-parallel ranks together work on: where heads or columns do not divide, the
+  /// model padded so that each rank has as many as the fullest.
   ModelCard model;
+  ModelCard card;  ///< the model itself
 
   // layout; ranks = tp * cp * pp * dp
   int64_t ranks = 0;
@@ -43,9 +46,29 @@ struct Training {
   std::vector<std::string> order;  ///< dimensions, the fastest first: tp, cp, ep, dp, pp
   std::vector<int64_t> layers_of;  ///< virtual stage (chunk * pp + stage) -> layers
   [[nodiscard]] int64_t first_layer(int64_t virtual_stage) const;
+  /// Chunks of layers on a rank: vpp, of a bidirectional pipeline two.
+  [[nodiscard]] int64_t chunks() const { return schedule == ScheduleKind::dualpipe ? 2 : vpp; }
+  /// Parts that the model is cut into, and which of them a chunk of a stage is.
+  [[nodiscard]] int64_t virtual_stages() const { return pp * vpp; }
+  [[nodiscard]] int64_t virtual_stage(int64_t stage, int64_t chunk) const {
+    if (chunk == 1 && turned()) return virtual_stages() - 1 - stage;
+    return chunk * pp + stage;
+  }
+  /// Chunk 1 lies the other way round: activations come from the next stage.
+  [[nodiscard]] bool turned() const {
+    return schedule == ScheduleKind::dualpipe || schedule == ScheduleKind::dualpipe_v;
+  }
+  /// Ranks that hold the same parameters: copies of a stage lie on two ranks of a replica.
+  [[nodiscard]] int64_t copies() const { return schedule == ScheduleKind::dualpipe ? 2 : 1; }
+  [[nodiscard]] int64_t replicas() const { return cp * dp * copies(); }
+  [[nodiscard]] int64_t expert_replicas() const { return expert_dp() * copies(); }
 
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   int64_t global_batch = 0, micro_batch = 1, sequence = 0, microbatches = 0, steps = 1;
+  // documents in sequences
+  int64_t document = 0;       ///< median length in tokens; 0: a sequence is one document
+  double document_sigma = 0;  ///< of its logarithm
+  bool balance_sequences = false;
   Recompute recompute = Recompute::none;
   bool causal = true;
   bool stored_scores = false;  ///< the square of attention goes through memory and is kept
@@ -61,9 +84,35 @@ struct Training {
   bool overlap_gradients = true;
   bool overlap_parameters = true;
   int64_t prefetch = 1;  ///< zero 3: units gathered ahead
+  int64_t unit = 1;      ///< zero 3: layers that are gathered and reduced together
+  double padding = 0;    ///< zero 3: added to what is gathered and reduced, as a share of it
+  bool copies_around =
+      false;                 ///< zero 3: kernels that copy out of gathered and into reduced buffers
+  bool all_reduced = false;  ///< zero 1 and 2: gradients are all-reduced all the same
+
+  // what runs beside what
+  int64_t tensor_chunks = 1;     ///< pieces of a tensor-parallel collective and its product
+  bool overlap_pipeline = true;  ///< false: a stage waits until what it sent is there
+  bool overlap_context = true;   ///< false: a ring's blocks travel between its rounds
+
+  // storage
+  int64_t token_bytes = 0;       ///< read per token of the data set; 0: nothing is read
+  int64_t data_prefetch = 2;     ///< micro-batches read ahead
+  bool first_reads = true;       ///< one tensor-parallel rank reads for the others
+  int64_t checkpoint_every = 0;  ///< steps; 0: never
+  bool async_checkpoint = false;
+  bool first_writes = false;     ///< one data-parallel rank writes for the others
+  int64_t checkpoint_bytes = 0;  ///< per parameter
+  int64_t copy_bps = 0;          ///< from the GPU to its host; 0: takes no time
+  bool load_checkpoint = false;  ///< before the first step
 
   // experts
   double expert_sigma = 0, source_sigma = 0, capacity = 0;
+  int64_t expert_node = 0;      ///< expert-parallel ranks of a node; ep: no second hop
+  int64_t nodes_per_token = 0;  ///< nodes whose experts a token may visit
+  [[nodiscard]] bool two_hops() const { return expert_node < ep; }
+  /// Nodes that a token is sent to, on average over even choices.
+  [[nodiscard]] double nodes_of_token() const;
 
   bool single_kernels = false;  ///< one op per kernel instead of one between communications
 
@@ -82,6 +131,20 @@ struct Training {
   [[nodiscard]] int64_t units() const { return model.layers + 2; }
   [[nodiscard]] int64_t dense_on_rank(int64_t unit) const;
   [[nodiscard]] int64_t experts_on_rank(int64_t unit) const;
+
+  /// Heads (or groups of them that share keys) of the fullest over those of the emptiest
+  /// tensor-parallel rank; 1: they divide (A:F46).
+  [[nodiscard]] double head_imbalance() const {
+    const int64_t units = card.mla() ? card.heads : card.kv_heads;
+    if (units % tp == 0 || tp % units == 0) return 1;
+    return units < tp
+               ? static_cast<double>(units)
+               : static_cast<double>((units + tp - 1) / tp) / static_cast<double>(units / tp);
+  }
+
+  [[nodiscard]] bool stores() const {
+    return token_bytes > 0 || checkpoint_every > 0 || load_checkpoint;
+  }
 };
 
 /// Keys of the `workload` block of a scenario that has a `model`.

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// docs/coverage.csv keeps its promises: a line for every row of the list of what to model, and the
+// tests and scenarios that it names exist.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace trainyard {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Row {
+  std::string id, name, priority, state, shown_by, reason;
+};
+
+std::vector<std::string> fields(const std::string& line) {
+  std::vector<std::string> out(1);
+  bool quoted = false;
+  for (const char c : line) {
+    if (c == '"')
+      quoted = !quoted;
+    else if (c == ',' && !quoted)
+      out.emplace_back();
+    else
+      out.back() += c;
+  }
+  return out;
+}
+
+std::vector<Row> coverage() {
+  std::ifstream in(fs::path(TRAINYARD_SOURCE_DIR) / "docs" / "coverage.csv");
+  std::vector<Row> rows;
+  std::string line;
+  std::getline(in, line);
+  EXPECT_EQ("id,name,priority,state,shown_by,reason", line);
+  while (std::getline(in, line)) {
+    const auto f = fields(line);
+    EXPECT_EQ(6U, f.size()) << line;
+    if (f.size() == 6) rows.push_back({f[0], f[1], f[2], f[3], f[4], f[5]});
+  }
+  return rows;
+}
+
+/// "Suite.Name" of every test in the sources.
+std::set<std::string> tests() {
+  std::set<std::string> out;
+  const std::regex macro(R"(^TEST(_F|_P)?\((\w+),\s*(\w+)\))");
+  for (const auto& e : fs::recursive_directory_iterator(fs::path(TRAINYARD_SOURCE_DIR) / "tests")) {
+    if (e.path().extension() != ".cpp") continue;
+    std::ifstream in(e.path());
+    for (std::string line; std::getline(in, line);) {
+      std::smatch m;
+      if (std::regex_search(line, m, macro)) out.insert(m[2].str() + "." + m[3].str());
+    }
+  }
+  return out;
+}
+
+TEST(Coverage, EveryLineHoldsWhatItSays) {
+  const auto rows = coverage();
+  ASSERT_GE(rows.size(), 100U);
+  const std::set<std::string> known = tests();
+  ASSERT_GE(known.size(), 500U);
+  std::set<std::string> ids;
+  std::map<std::string, int> states;
+  for (const Row& r : rows) {
+    EXPECT_TRUE(ids.insert(r.id).second) << r.id << " stands there twice";
+    EXPECT_FALSE(r.name.empty()) << r.id;
+    ++states[r.state];
+    const bool shown = r.state == "built" || r.state == "partial";
+    EXPECT_TRUE(shown || r.state == "not built") << r.id << ": " << r.state;
+    EXPECT_EQ(shown, !r.shown_by.empty()) << r.id;
+    EXPECT_EQ(r.state != "built", !r.reason.empty()) << r.id;
+    if (r.shown_by.empty()) continue;
+    const bool scenario = r.shown_by.rfind("scenarios/", 0) == 0;
+    EXPECT_TRUE(scenario ? fs::exists(fs::path(TRAINYARD_SOURCE_DIR) / r.shown_by)
+                         : known.count(r.shown_by) == 1)
+        << r.id << ": there is no " << r.shown_by;
+  }
+  for (const auto& [state, count] : states) RecordProperty(state, count);
+}
+
+TEST(Coverage, EveryRowOfTheListHasALine) {
+  std::vector<fs::path> places;
+  if (const char* env = std::getenv("TRAINYARD_SHARED")) places.emplace_back(env);
+  places.push_back(fs::path(TRAINYARD_SOURCE_DIR).parent_path() / "shared");
+  std::ifstream in;
+  for (const fs::path& place : places) {
+    if (!in.is_open()) in.open(place / "facts" / "A-metrics-parallelism-collectives.md");
+    if (!in.is_open()) in.clear();
+  }
+  if (!in.is_open()) {
+    GTEST_SKIP() << "facts not found: that docs/coverage.csv leaves no row out is unproven";
+  }
+  std::set<std::string> listed;
+  for (const Row& r : coverage()) listed.insert(r.id);
+  std::set<std::string> wanted;
+  const std::regex row(R"(^\| (\d+) \|)");
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("## 2.", 0) == 0) break;
+    std::smatch m;
+    if (!std::regex_search(line, m, row)) continue;
+    std::vector<std::string> cells(1);
+    for (const char c : line) {
+      if (c == '|')
+        cells.emplace_back();
+      else
+        cells.back() += c;
+    }
+    ASSERT_GE(cells.size(), 6U) << line;
+    if (cells[5].find_first_of("MS") != std::string::npos) wanted.insert("A:" + m[1].str());
+  }
+  EXPECT_GT(wanted.size(), 100U);
+  EXPECT_EQ(wanted, listed);
+}
+
+}  // namespace
+}  // namespace trainyard
