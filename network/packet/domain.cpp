@@ -10,6 +10,12 @@
 #include "sim/dice.h"
 
 namespace trainyard {
+namespace {
+
+/// A domain with fewer ports is in the first-level cache anyway.
+constexpr size_t kFetchFrom = 64;
+
+}  // namespace
 
 void PacketDomain::mix(uint32_t what, uint64_t a, uint64_t b) {
   // A sum, so that the value does not depend on the order in which independent parts were run.
@@ -61,7 +67,10 @@ int64_t PacketDomain::run_instant() {
     if (next != now_) return next;
     const Event e = events_.pop();
     ++totals_.events;
-    if (events_.turn() != turn_) prefetch();
+    if (events_.turn() != turn_) {
+      turn_ = events_.turn();
+      if (ports_.size() >= kFetchFrom) prefetch();
+    }
     switch (static_cast<Kind>(e.key >> kKindShift)) {
       case kChange:
         on_change(e.key & kOrderMask);
@@ -98,7 +107,6 @@ int64_t PacketDomain::run_instant() {
 /// so it is fetched link by link, a bucket earlier each: ports, then the packets at their heads,
 /// then what those lead to.
 void PacketDomain::prefetch() {
-  turn_ = events_.turn();
   const auto fetch_port = [this](uint32_t pi) {
     const char* p = reinterpret_cast<const char*>(&ports_[pi]);
     __builtin_prefetch(p);

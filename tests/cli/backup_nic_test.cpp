@@ -53,6 +53,16 @@ class BackupNicCli : public CliTest {
     }
     return by_sender;
   }
+  /// Bytes that run `name` sent from a node to others, by the beginnings of their names.
+  double sent(const std::string& name, const std::string& from, const std::string& to) const {
+    double bytes = 0;
+    for (const auto& row : read_csv(dir_ / name / "links.csv")) {
+      if (row.at("from").rfind(from, 0) == 0 && row.at("to").rfind(to, 0) == 0) {
+        bytes += std::stod(row.at("wire_bytes"));
+      }
+    }
+    return bytes;
+  }
 };
 
 TEST_F(BackupNicCli, TheNeighboursShareOneNic) {
@@ -65,37 +75,23 @@ TEST_F(BackupNicCli, TheNeighboursShareOneNic) {
       EXPECT_NEAR(lost.at(gpu) / base.at(gpu), shares ? 2 : 1, 0.02) << topology << " " << gpu;
     }
     // No packet took the way of the lost NIC, and its neighbour's carried twice as much.
-    std::map<std::string, double> bytes;
-    for (const auto& row : read_csv(dir_ / "lost" / "links.csv")) {
-      bytes[row.at("link")] += std::stod(row.at("bytes"));
-    }
-    double none = 0, twice = 0, once = 0;
-    for (const auto& [link, n] : bytes) {
-      if (link.rfind("node0.gpu4 -> leaf", 0) == 0) none += n;
-      if (link.rfind("node0.gpu5 -> leaf", 0) == 0) twice += n;
-      if (link.rfind("node0.gpu6 -> leaf", 0) == 0) once += n;
-    }
-    EXPECT_EQ(none, 0);
+    const std::string up = topology == kRails ? "rail" : "";
+    const double once = sent("lost", "node0.gpu6", up);
+    EXPECT_EQ(sent("lost", "node0.gpu4", up), 0);
     EXPECT_GT(once, 4e6);
-    EXPECT_NEAR(twice / once, 2, 0.01);
+    EXPECT_NEAR(sent("lost", "node0.gpu5", up) / once, 2, 0.01);
   }
 }
 
 TEST_F(BackupNicCli, OnRailsBothEndsMove) {
   const std::string s = pair_of_servers(kRails, kSwap);
   times("lost", s, {"where: node0.nic4"});
-  double to_backup = 0, to_own = 0;
-  for (const auto& row : read_csv(dir_ / "lost" / "links.csv")) {
-    const std::string& link = row.at("link");
-    if (link.find("-> node1.gpu5") != std::string::npos && link.rfind("leaf", 0) == 0) {
-      to_backup += std::stod(row.at("bytes"));
-    }
-    if (link.find("-> node1.gpu4") != std::string::npos && link.rfind("leaf", 0) == 0) {
-      to_own += std::stod(row.at("bytes"));
-    }
-  }
-  EXPECT_EQ(to_own, 0);
-  EXPECT_GT(to_backup, 8e6);
+  EXPECT_EQ(sent("lost", "rail", "node1.gpu4"), 0);
+  EXPECT_GT(sent("lost", "rail", "node1.gpu5"), 8e6);
+  EXPECT_EQ(sent("lost", "rail", "spine"), 0);
+  // Without rails the other end stays.
+  times("flat", pair_of_servers(kFlat, kSwap), {"where: node0.nic4"});
+  EXPECT_GT(sent("flat", "", "node1.gpu4"), 4e6);
   // Rails that do not meet leave no other way.
   const auto only = times(
       "only", pair_of_servers("kind: rail-only, scale_up: {kind: nvswitch, rate: 450GBps}", kSwap),
