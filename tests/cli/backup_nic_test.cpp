@@ -72,7 +72,7 @@ TEST_F(BackupNicCli, TheNeighboursShareOneNic) {
     const auto lost = times("lost", s, {"where: node0.nic4"});
     for (int gpu = 0; gpu < 16; ++gpu) {
       const bool shares = gpu % 8 == 4 || gpu % 8 == 5;  // both ways
-      EXPECT_NEAR(lost.at(gpu) / base.at(gpu), shares ? 2 : 1, 0.02) << topology << " " << gpu;
+      EXPECT_NEAR(lost.at(gpu) / base.at(gpu), shares ? 2 : 1, 0.03) << topology << " " << gpu;
     }
     // No packet took the way of the lost NIC, and its neighbour's carried twice as much.
     const std::string up = topology == kRails ? "rail" : "";
