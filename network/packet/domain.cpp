@@ -67,10 +67,7 @@ int64_t PacketDomain::run_instant() {
     if (next != now_) return next;
     const Event e = events_.pop();
     ++totals_.events;
-    if (events_.turn() != turn_) {
-      turn_ = events_.turn();
-      if (ports_.size() >= kFetchFrom) prefetch();
-    }
+    if (events_.turn() != turn_) prefetch();
     switch (static_cast<Kind>(e.key >> kKindShift)) {
       case kChange:
         on_change(e.key & kOrderMask);
@@ -107,6 +104,8 @@ int64_t PacketDomain::run_instant() {
 /// so it is fetched link by link, a bucket earlier each: ports, then the packets at their heads,
 /// then what those lead to.
 void PacketDomain::prefetch() {
+  turn_ = events_.turn();  // here: a function that only fetches is one that compilers leave out
+  if (ports_.size() < kFetchFrom) return;
   const auto fetch_port = [this](uint32_t pi) {
     const char* p = reinterpret_cast<const char*>(&ports_[pi]);
     __builtin_prefetch(p);
