@@ -25,6 +25,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <queue>
 #include <string>
 #include <utility>
