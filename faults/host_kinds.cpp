@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Kinds of faults of hosts: nic-down, pfc-storm, slow-receiver, gpu-slow, gpu-stop.
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "faults/step_faults.h"
 #include "network/topology_select.h"
@@ -58,6 +60,30 @@ void nic_down(const FaultRequest& r, const Params& p, StepFaults& faults) {
   const FaultSpan span = fault_span(p);
   const auto links = nic_cables(r, p);
   const bool stall = p.is_word("reaction", "stall");
+  const bool backup = p.is_word("reaction", "backup-nic");
+  for (const char* name : {"backup_rate", "backup_delay"}) {
+    if (!backup && p.origin(name).kind != Origin::Kind::default_value) {
+      throw UserError(p.origin(name).pos, std::string(name) + " is for 'reaction: backup-nic'",
+                      "remove it, or say so");
+    }
+  }
+  std::set<uint32_t> hosts;
+  for (const uint32_t link : links) {
+    const TopologyLink& l = r.topology.links()[link];
+    for (const uint32_t end : {l.a, l.b}) {
+      if (backup && r.topology.kind(end) == NodeKind::host) hosts.insert(end);
+    }
+  }
+  for (const uint32_t host : hosts) {
+    if (r.topology.server_mates(host).size() < 2) {
+      throw UserError(p.origin("where").pos,
+                      "there is no other NIC in the server of " + r.topology.nodes()[host].name,
+                      "use 'reaction: failover', or more GPUs per node");
+    }
+    faults.backup_nic(r.topology, host, span.from, span.until,
+                      p.is_word("backup_rate", "auto") ? Rate() : p.rate("backup_rate"),
+                      p.time("backup_delay"));
+  }
   for (const uint32_t link : links) {
     if (stall)
       faults.cable_loss(link, span.from, span.until, 1);
@@ -66,7 +92,9 @@ void nic_down(const FaultRequest& r, const Params& p, StepFaults& faults) {
   }
   faults.report({span.from, span.until, "nic-down", p.text("where"),
                  std::to_string(links.size()) + (links.size() == 1 ? " cable" : " cables") +
-                     (stall ? " lose everything, nobody notices" : " down")});
+                     (stall    ? " lose everything, nobody notices"
+                      : backup ? " down, other NICs of the server take over"
+                               : " down")});
 }
 
 void pfc_storm(const FaultRequest& r, const Params& p, StepFaults& faults) {
@@ -123,12 +151,32 @@ const RegisterModel<FaultFactory> kNic{
                     "failover",
                     "",
                     "",
-                    {"failover", "stall"},
+                    {"failover", "backup-nic", "stall"},
                     "failover: the GPU's other NIC ports take over once the fabric has noticed "
                     "(fabric.transport.load_balancing.convergence); without one traffic stalls "
-                    "until the NIC is back, or until the retry limit ends the run. stall: nobody "
-                    "notices, what is sent is lost",
-                    "DESIGN 7"}})},
+                    "until the NIC is back, or until the retry limit ends the run. backup-nic: "
+                    "without one, the nearest other NIC of the server takes over, which the two "
+                    "GPUs then share; on rails at both ends. stall: nobody notices, what is sent "
+                    "is lost",
+                    "DESIGN 7; B: N1, N2, N3"},
+                   {"backup_rate",
+                    PT::rate,
+                    "auto",
+                    "1Gbps",
+                    "",
+                    {"auto"},
+                    "at which data crosses between the GPU and the backup NIC, each way; auto: as "
+                    "fast as the NIC's port, as behind one PCIe switch",
+                    "141 Gb/s between PCIe roots (nccl-measured)"},
+                   {"backup_delay",
+                    PT::time,
+                    "500ns",
+                    "0ns",
+                    "1ms",
+                    {},
+                    "of this crossing, for the first byte of a message after a rest, and again for "
+                    "the last byte at the receiver",
+                    "our choice"}})},
     nic_down};
 
 const RegisterModel<FaultFactory> kStorm{

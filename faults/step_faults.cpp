@@ -29,6 +29,13 @@ void StepFaults::storm(uint32_t link, Time from, Time until) {
   add(What::storm, link, from, until, 1);
 }
 
+void StepFaults::backup_nic(const Topology& topology, uint32_t host, Time from, Time until,
+                            Rate rate, Time delay) {
+  backups_.emplace_back(rate, delay);
+  add(What::backup, topology.nic_links(host).at(0), from, until,
+      static_cast<double>(backups_.size()));
+}
+
 void StepFaults::resolve(What what, uint32_t link, uint8_t kinds,
                          const std::vector<Interval>& intervals, const Topology& topology,
                          const PacketConfig& config) {
@@ -51,6 +58,9 @@ void StepFaults::resolve(What what, uint32_t link, uint8_t kinds,
         case What::storm:
           value = 1;
           break;
+        case What::backup:
+          value = std::max(value, i.value);
+          break;
         case What::rate:
           value = std::min(value, i.value);
           break;
@@ -71,6 +81,14 @@ void StepFaults::resolve(What what, uint32_t link, uint8_t kinds,
     switch (what) {
       case What::down:
         change.kind = value > 0 ? Kind::link_down : Kind::link_up;
+        break;
+      case What::backup:
+        change.kind = value > 0 ? Kind::backup_on : Kind::backup_off;
+        if (value > 0) {
+          const auto& [rate, delay] = backups_[static_cast<size_t>(value) - 1];
+          change.rate_bps = rate.bps();
+          change.delay = delay;
+        }
         break;
       case What::storm:
         change.kind = value > 0 ? Kind::storm_on : Kind::storm_off;

@@ -51,6 +51,10 @@ class StepFaults {
   void cable_drops(uint32_t link, Time from, Time until, uint32_t every, uint8_t kinds);
   void receiver(uint32_t link, Time from, Time until, Rate rate);
   void storm(uint32_t link, Time from, Time until);
+  /// `host` may use other NICs of its server while its own has no cable up. Rate 0: as fast as
+  /// their ports.
+  void backup_nic(const Topology& topology, uint32_t host, Time from, Time until, Rate rate,
+                  Time delay);
   void gpu(uint32_t rank, Time from, Time until, double factor) {
     gpus_.slow(rank, from, until, factor);
   }
@@ -66,16 +70,18 @@ class StepFaults {
   [[nodiscard]] const GpuFaults& gpus() const { return gpus_; }
 
  private:
-  enum class What : uint8_t { down, rate, loss, receiver, storm, drops };
+  // In the order in which those of one instant happen: a backup is known before it is needed.
+  enum class What : uint8_t { backup, down, rate, loss, receiver, storm, drops };
   struct Interval {
     Time from, until;
-    double value = 0;  // share, probability, distance; bit/s of a receiver
+    double value = 0;  // share, probability, distance; bit/s of a receiver; 1 + index in backups_
   };
   void add(What what, uint32_t link, Time from, Time until, double value, uint8_t kinds = 0);
   void resolve(What what, uint32_t link, uint8_t kinds, const std::vector<Interval>& intervals,
                const Topology& topology, const PacketConfig& config);
 
   std::map<std::tuple<What, uint32_t, uint8_t>, std::vector<Interval>> intervals_;
+  std::vector<std::pair<Rate, Time>> backups_;
   std::vector<FabricChange> changes_;
   std::vector<FaultRecord> records_;
   GpuFaults gpus_;

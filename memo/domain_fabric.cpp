@@ -397,7 +397,9 @@ void DomainFabric::claim(Domain& d, uint32_t domain, uint32_t qp, int64_t at) {
     }
     h.add(q.id.noise);
   }
-  for (uint32_t i = 0; i < q.ports; ++i) {
+  // Where something is broken its way need not be this one: see adopt_links().
+  const bool knows = !d.disturbed || d.mode != Domain::Mode::leader;
+  for (uint32_t i = 0; knows && i < q.ports; ++i) {
     const uint32_t port = qp_ports_[q.first_port + i];
     claim_link(d, domain, port / 2);
     h.add(port & 1U);
@@ -469,7 +471,7 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
     case Input::Kind::change:
       say(kChange);
       for (uint32_t q = 0; q < qps_.size(); ++q) claim(d, domain, q, in.at);
-      if (link_domain_[changes_[in.id].link] == kNone) claim_link(d, domain, changes_[in.id].link);
+      if (d.mode != Domain::Mode::leader) claim_link(d, domain, changes_[in.id].link);
       break;
     case Input::Kind::arrive:
       say(kArrive);

@@ -104,6 +104,29 @@ void Topology::find_servers() {
   }
 }
 
+std::vector<uint32_t> Topology::server_mates(uint32_t host) const {
+  std::vector<uint32_t> mates;
+  const std::string& name = nodes_[host].name;
+  const size_t dot = name.rfind('.');
+  if (dot != std::string::npos) {
+    // Servers are added one after the other.
+    const auto with = [&](uint32_t n) {
+      return nodes_[n].kind == NodeKind::host &&
+             nodes_[n].name.compare(0, dot + 1, name, 0, dot + 1) == 0;
+    };
+    uint32_t first = host;
+    while (first > 0 && with(first - 1)) --first;
+    for (uint32_t n = first; n < nodes_.size() && with(n); ++n) mates.push_back(n);
+    return mates;
+  }
+  const auto rank = std::find(hosts_.begin(), hosts_.end(), host) - hosts_.begin();
+  for (size_t r = 0; r < hosts_.size(); ++r) {
+    if (servers_[r] == servers_[static_cast<size_t>(rank)]) mates.push_back(hosts_[r]);
+  }
+  std::sort(mates.begin(), mates.end());
+  return mates;
+}
+
 void Topology::check_reach() const {
   if (hosts_.size() == 1) return;
   std::vector<char> seen(nodes_.size(), 0);

@@ -136,6 +136,9 @@ class Topology {
   /// Slowest NIC port: a host's port that does not lead to a scale-up switch. Zero when there is
   /// none (a single server).
   [[nodiscard]] Rate nic_rate() const { return nic_rate_; }
+  /// Hosts of the server of `host`, itself included, in order of their indices: by their names
+  /// ("node3.gpu0", ...) or, where these say nothing, those behind the same scale-up switch.
+  [[nodiscard]] std::vector<uint32_t> server_mates(uint32_t host) const;
   /// Server of each rank: ranks behind one scale-up switch share it, others are alone.
   [[nodiscard]] const std::vector<uint32_t>& servers() const { return servers_; }
 

@@ -21,8 +21,10 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "sim/errors.h"
@@ -31,8 +33,8 @@ namespace trainyard {
 
 struct Event {
   int64_t time_ps = 0;
-  uint32_t key = 0;  ///< kind and object, see above
   uint32_t arg = 0;  ///< free for the owner, e.g. a version that tells stale events
+  uint32_t key = 0;  ///< kind and object, see above
 };
 
 class EventQueue {
@@ -41,15 +43,15 @@ class EventQueue {
   [[nodiscard]] size_t size() const { return size_; }
 
   /// Not before the event popped last.
-  void push(int64_t time_ps, uint32_t key, uint32_t arg) {
-    const Event e{time_ps, key, arg};
+  [[gnu::always_inline]] void push(int64_t time_ps, uint32_t key, uint32_t arg) {
+    const Event e{time_ps, arg, key};
     ++size_;
-    if (buckets_.empty()) {
-      heap_push(far_, e);
-      if (far_.size() > kSmall) start_calendar();
-      return;
-    }
-    insert(e);
+    const int64_t slot = slot_of(e);
+    // Nearly all go into a bucket.
+    if (static_cast<uint64_t>(slot - current_ - 1) < reach_ && slot != staged_slot_)
+      into_bucket(slot, e);
+    else
+      push_elsewhere(e);
   }
 
   /// Time of the next event; only when not empty. A look changes nothing: what is pushed next may
@@ -92,6 +94,18 @@ class EventQueue {
   [[nodiscard]] uint32_t turn() const { return turn_; }
   /// Events of the bucket that probably comes next, in no order; for prefetching.
   [[nodiscard]] const std::vector<Event>& staged() const { return staged_; }
+  /// Calls `f` with the events of the bucket after that one, as far as it is known; for
+  /// prefetching.
+  template <class F>
+  void look_beyond(const F& f) const {
+    if (buckets_.empty()) return;
+    const int64_t slot = first_used();
+    if (slot == kNoSlot) return;
+    for (uint32_t n = buckets_[static_cast<size_t>(slot & (kBuckets - 1))]; n != kNil;
+         n = pool_[n].next) {
+      f(pool_[n].event);
+    }
+  }
   /// Events of the current bucket that are left, in order; for prefetching.
   [[nodiscard]] const Event* current_begin() const { return work_.data() + pos_; }
   [[nodiscard]] const Event* current_end() const { return work_.data() + work_.size(); }
@@ -102,6 +116,7 @@ class EventQueue {
   static constexpr size_t kWords = kBuckets / 64;
   static constexpr size_t kSmall = 16;
   static constexpr size_t kShortList = 16;
+  static constexpr size_t kShortRun = 8;
   static constexpr uint32_t kReview = 4096;  // buckets taken out between looks at the width
   static constexpr uint32_t kNil = 0xffffffffU;
   static constexpr int64_t kNoSlot = INT64_MAX;
@@ -112,8 +127,12 @@ class EventQueue {
   };
 
   static unsigned __int128 order(const Event& e) {
-    return static_cast<unsigned __int128>(static_cast<uint64_t>(e.time_ps)) << 64 |
-           (static_cast<uint64_t>(e.key) << 32 | e.arg);
+    uint64_t tie = 0;
+    if constexpr (std::endian::native == std::endian::little)
+      std::memcpy(&tie, &e.arg, sizeof tie);  // both at once
+    else
+      tie = static_cast<uint64_t>(e.key) << 32 | e.arg;
+    return static_cast<unsigned __int128>(static_cast<uint64_t>(e.time_ps)) << 64 | tie;
   }
   static bool less(const Event& a, const Event& b) { return order(a) < order(b); }
   struct Less {
@@ -132,6 +151,15 @@ class EventQueue {
     const Event e = h.back();
     h.pop_back();
     return e;
+  }
+
+  [[gnu::noinline]] void push_elsewhere(const Event& e) {
+    if (!buckets_.empty()) {
+      insert(e);
+      return;
+    }
+    heap_push(far_, e);
+    if (far_.size() > kSmall) start_calendar();
   }
 
   void insert(const Event& e) {
@@ -195,6 +223,7 @@ class EventQueue {
     uint32_t n = buckets_[at];
     buckets_[at] = kNil;
     used_[at / 64] &= ~(uint64_t{1} << (at % 64));
+    const auto first = static_cast<std::ptrdiff_t>(out.size());
     while (n != kNil) {
       Node& node = pool_[n];
       out.push_back(node.event);
@@ -203,6 +232,8 @@ class EventQueue {
       free_ = n;
       n = next;
     }
+    // The list begins with the event that came last; in the order of coming they are nearly sorted.
+    std::reverse(out.begin() + first, out.end());
   }
 
   [[nodiscard]] int64_t look_ahead() const {
@@ -224,6 +255,7 @@ class EventQueue {
   void start_calendar() {
     buckets_.assign(kBuckets, kNil);
     used_.assign(kWords, 0);
+    reach_ = kBuckets - 1;
     refill();
   }
 
@@ -264,17 +296,61 @@ class EventQueue {
     refill();
   }
 
-  static void sort(std::vector<Event>& v) {
-    const size_t n = v.size();
-    if (n > 24) {
-      std::sort(v.begin(), v.end(), Less());
-      return;
-    }
+  static void insertion_sort(Event* v, size_t n) {
     for (size_t i = 1; i < n; ++i) {
       const Event e = v[i];
       size_t j = i;
       for (; j > 0 && less(e, v[j - 1]); --j) v[j] = v[j - 1];
       v[j] = e;
+    }
+  }
+
+  /// Merges two neighbouring sorted parts into `out`. No branch depends on the order: where it is
+  /// random the processor would guess wrong on every other event.
+  static void merge(const Event* a, const Event* b, const Event* end, Event* out) {
+    const Event* const middle = b;
+    while (a != middle && b != end) {
+      const bool second = less(*b, *a);
+      const Event* const from = second ? b : a;
+      *out++ = *from;
+      b += second ? 1 : 0;
+      a += second ? 0 : 1;
+    }
+    out = std::copy(a, middle, out);
+    std::copy(b, end, out);
+  }
+
+  /// A bucket holds a few runs in order: what one instant has caused comes in order of its events.
+  void sort(std::vector<Event>& v) {
+    const size_t n = v.size();
+    if (n <= kShortRun) {
+      insertion_sort(v.data(), n);
+      return;
+    }
+    runs_.clear();
+    for (size_t from = 0; from < n;) {
+      size_t to = from + 1;
+      while (to < n && !less(v[to], v[to - 1])) ++to;
+      if (to - from < kShortRun) {
+        to = std::min(n, from + kShortRun);
+        insertion_sort(v.data() + from, to - from);
+      }
+      runs_.push_back(static_cast<uint32_t>(to));
+      from = to;
+    }
+    while (runs_.size() > 1) {
+      scratch_.resize(n);
+      size_t kept = 0;
+      size_t from = 0;
+      for (size_t i = 0; i < runs_.size(); i += 2) {
+        const size_t middle = runs_[i];
+        const size_t to = i + 1 < runs_.size() ? runs_[i + 1] : middle;
+        merge(v.data() + from, v.data() + middle, v.data() + to, scratch_.data() + from);
+        runs_[kept++] = static_cast<uint32_t>(to);
+        from = to;
+      }
+      runs_.resize(kept);
+      v.swap(scratch_);
     }
   }
 
@@ -312,16 +388,19 @@ class EventQueue {
   std::vector<uint64_t> used_;     // one bit per bucket
   std::vector<Node> pool_;
   uint32_t free_ = kNil;
-  std::vector<Event> work_;    // the current bucket, sorted from pos_
-  std::vector<Event> near_;    // heap: what came into the current bucket while it was long
-  std::vector<Event> staged_;  // the bucket taken out ahead, unsorted
-  std::vector<Event> far_;     // heap; the whole queue while small
-  int64_t current_ = 0;        // slot that work_ holds
+  std::vector<Event> work_;     // the current bucket, sorted from pos_
+  std::vector<Event> near_;     // heap: what came into the current bucket while it was long
+  std::vector<Event> staged_;   // the bucket taken out ahead, unsorted
+  std::vector<Event> scratch_;  // of a sort
+  std::vector<uint32_t> runs_;
+  std::vector<Event> far_;  // heap; the whole queue while small
+  int64_t current_ = 0;     // slot that work_ holds
   int64_t staged_slot_ = kNoSlot;
   int shift_ = kFirstShift;
   uint32_t visited_ = 0;  // buckets since the last review, and the events they held
   uint64_t sorted_ = 0, far_pushes_ = 0;
   int floor_shift_ = kMinShift;
+  uint32_t reach_ = 0;  // slots after current_ that have buckets
   size_t pos_ = 0;
   size_t size_ = 0;
   uint32_t turn_ = 0;

@@ -10,6 +10,12 @@
 #include "sim/dice.h"
 
 namespace trainyard {
+namespace {
+
+/// A domain with fewer ports is in the first-level cache anyway.
+constexpr size_t kFetchFrom = 64;
+
+}  // namespace
 
 void PacketDomain::mix(uint32_t what, uint64_t a, uint64_t b) {
   // A sum, so that the value does not depend on the order in which independent parts were run.
@@ -34,12 +40,13 @@ Time PacketDomain::advance(Time limit, std::vector<Completion>& out) {
   // A part of a run ends when it comes to rest; its owner has to know the instant.
   const bool may_rest = registry_ != nullptr && !idle();
   bool rests = false;
-  while (!events_.empty() && events_.next_time() <= limit.ps()) {
-    now_ = events_.next_time();
-    run_instant();
+  for (int64_t next = next_event().ps(); next <= limit.ps() && next != kNever;) {
+    now_ = next;
+    next = run_instant();
     if (out.size() != before) break;
     if (period_anchor_ != kNil && qps_[period_anchor_].next != period_->seen) {
       look_for_period(limit.ps());
+      next = next_event().ps();
     }
     rests = may_rest && idle();
     if (rests) break;
@@ -52,8 +59,12 @@ Time PacketDomain::advance(Time limit, std::vector<Completion>& out) {
   return Time::ps(now_);
 }
 
-void PacketDomain::run_instant() {
-  while (!events_.empty() && events_.next_time() == now_) {
+/// All events of this instant. @returns that of the next ones, kNever: there are none.
+int64_t PacketDomain::run_instant() {
+  for (;;) {
+    if (events_.empty()) return kNever;
+    const int64_t next = events_.next_time();
+    if (next != now_) return next;
     const Event e = events_.pop();
     ++totals_.events;
     if (events_.turn() != turn_) prefetch();
@@ -89,24 +100,47 @@ void PacketDomain::run_instant() {
   }
 }
 
-/// A bucket of events was taken out of the queue: fetches the ports of those that come after it
-/// and the packets of its own.
+/// A bucket of events was taken out of the queue. What events touch lies behind a chain of indices,
+/// so it is fetched link by link, a bucket earlier each: ports, then the packets at their heads,
+/// then what those lead to.
 void PacketDomain::prefetch() {
-  turn_ = events_.turn();
-  for (const Event& e : events_.staged()) {
-    if (e.key >> kKindShift != kArrive && e.key >> kKindShift != kTransmit) continue;
-    const Port* p = &ports_[e.arg];
+  turn_ = events_.turn();  // here: a function that only fetches is one that compilers leave out
+  if (ports_.size() < kFetchFrom) return;
+  const auto fetch_port = [this](uint32_t pi) {
+    const char* p = reinterpret_cast<const char*>(&ports_[pi]);
     __builtin_prefetch(p);
-    __builtin_prefetch(reinterpret_cast<const char*>(p) + 64);
+    __builtin_prefetch(p + 64);
+  };
+  const auto head = [this](const Event& e) {
+    const uint32_t kind = e.key >> kKindShift;
+    if (kind == kArrive) return ports_[e.arg].wire.head;
+    if (kind == kTransmit) return ports_[e.arg].lane.data.head;
+    return kNil;
+  };
+  events_.look_beyond([&](const Event& e) {
+    const uint32_t kind = e.key >> kKindShift;
+    if (kind == kArrive || kind == kTransmit) fetch_port(e.arg);
+  });
+  for (const Event& e : events_.staged()) {
+    const uint32_t k = head(e);
+    if (k != kNil) __builtin_prefetch(&packets_[k]);
   }
   for (const Event* e = events_.current_begin(); e != events_.current_end(); ++e) {
-    const uint32_t kind = e->key >> kKindShift;
-    if (kind == kArrive) {
-      const uint32_t k = ports_[e->arg].wire.head;
-      if (k != kNil) __builtin_prefetch(&packets_[k]);
-    } else if (kind == kTransmit) {
-      const uint32_t k = ports_[e->arg].lane.data.head;
-      if (k != kNil) __builtin_prefetch(&packets_[k]);
+    const uint32_t k = head(*e);
+    if (k == kNil) continue;
+    const Packet& packet = packets_[k];
+    if (packet.type >= kPause) continue;
+    if (e->key >> kKindShift == kTransmit) {
+      if (!ports_[e->arg].from_host) fetch_port(paths_[packet.path - 1]);
+      continue;
+    }
+    const uint32_t next = paths_[packet.path + 1];
+    if (next != kNil) {
+      fetch_port(next);
+    } else {
+      const char* q = reinterpret_cast<const char*>(&qps_[packet.qp]);
+      __builtin_prefetch(q);
+      __builtin_prefetch(q + 192);
     }
   }
 }
@@ -136,6 +170,7 @@ void PacketDomain::on_start(uint32_t si) {
   q.last_transfer = si;
   if (idle) {
     q.next_send = std::max(q.next_send, now_);
+    if (q.leaves_elsewhere) begin_crossing(q);
     q.retries = 0;
     if (q.increase_running && q.increase_next <= now_) {
       // Timer periods that passed while nobody looked.
@@ -196,14 +231,19 @@ void PacketDomain::on_arrive(uint32_t pi) {
   if (next != kNil) {
     const bool control = packet.type == kCnp || ((packet.type == kAck || packet.type == kNack) &&
                                                  !config_.ack_in_data_class);
-    if (!control && !admit(pi, k)) {
-      ++p.drops;
-      drop(pi, k, true);
-      return;
+    if (control) {
+      ++packet.path;
+      append(ports_[next].control, k);
+    } else {
+      if (!admit(p, k)) {
+        ++p.drops;
+        drop(pi, k, true);
+        return;
+      }
+      ++packets_[k].path;  // a pause may have made the pool grow
+      enqueue_data(ports_[next], k);
     }
-    ++packets_[k].path;  // a pause may have made the pool grow
-    enqueue(next, k, control);
-    kick(next);
+    kick_here(next);
     return;
   }
   if (!p.slow || packet.type != kData) {
@@ -213,6 +253,10 @@ void PacketDomain::on_arrive(uint32_t pi) {
   // A slow receiver: the packet waits in the NIC.
   const uint32_t nic = ports_[pi ^ 1].sender;
   Sender& s = senders_[nic];
+  if (!s.serving && intake_bps(s, k) == 0) {
+    deliver(k);
+    return;
+  }
   append(s.waiting, k);
   s.waiting_bytes += packet.wire;
   const uint32_t c = class_of(packet);
@@ -247,8 +291,8 @@ void PacketDomain::on_arrive(uint32_t pi) {
   s.counters.waiting_peak = std::max(s.counters.waiting_peak, s.waiting_bytes);
   if (!s.serving) {
     s.serving = true;
-    set_timer(now_ + transmission_time(size, Rate::bps(s.receive_bps), Time::ps(1)).ps(), kServed,
-              nic, 0);
+    set_timer(now_ + transmission_time(size, Rate::bps(intake_bps(s, k)), Time::ps(1)).ps(),
+              kServed, nic, 0);
   }
 }
 
@@ -260,13 +304,14 @@ void PacketDomain::serve(uint32_t si) {
   s.waiting_bytes -= packets_[k].wire;
   s.serving = s.waiting.head != kNil;
   if (s.serving) {
-    const int64_t rate = s.receive_bps > 0 ? s.receive_bps : ports_[in].rate_bps;
+    const int64_t intake = intake_bps(s, s.waiting.head);
+    const int64_t rate = intake > 0 ? intake : ports_[in].rate_bps;
     set_timer(
         now_ + transmission_time(Bytes(packets_[s.waiting.head].wire), Rate::bps(rate), Time::ps(1))
                    .ps(),
         kServed, si, 0);
   } else {
-    ports_[in].slow = s.receive_bps > 0;
+    ports_[in].slow = s.receive_bps > 0 || s.lends;
   }
   if (s.waiting_bytes <= config_.receive_buffer / 4) {
     for (uint32_t c = 0; c < classes_; ++c) {
@@ -308,6 +353,10 @@ void PacketDomain::schedule_transmit(uint32_t pi, int64_t time) {
 }
 
 void PacketDomain::kick(uint32_t pi) {
+  kick_here(pi);
+}
+
+[[gnu::always_inline]] inline void PacketDomain::kick_here(uint32_t pi) {
   Port& p = ports_[pi];
   if (p.wake <= now_) return;  // chooses at the end of this instant
   if (p.busy_until > now_)
@@ -317,18 +366,18 @@ void PacketDomain::kick(uint32_t pi) {
 }
 
 void PacketDomain::enqueue(uint32_t pi, uint32_t k, bool control) {
-  Port& p = ports_[pi];
-  if (control) {
-    append(p.control, k);
-    return;
-  }
+  if (control)
+    append(ports_[pi].control, k);
+  else
+    enqueue_data(ports_[pi], k);
+}
+
+[[gnu::always_inline]] inline void PacketDomain::enqueue_data(Port& p, uint32_t k) {
   const Packet& packet = packets_[k];
+  const auto pi = static_cast<uint32_t>(&p - ports_.data());
   Lane& l = lane(pi, class_of(packet));
   if (l.discards) {
-    // Its watchdog has given up on this queue.
-    if (!p.from_host) release(paths_[packet.path - 1], packet.wire, class_of(packet));
-    ++p.drops;
-    drop(pi, k, false);
+    discard(p, k);
     return;
   }
   append(l.data, k);
@@ -337,7 +386,15 @@ void PacketDomain::enqueue(uint32_t pi, uint32_t k, bool control) {
   if (watched_) watch_queued(pi, k);
 }
 
-bool PacketDomain::has_work(uint32_t pi) const {
+/// The watchdog of a queue has given up on it.
+[[gnu::noinline]] void PacketDomain::discard(Port& p, uint32_t k) {
+  const Packet& packet = packets_[k];
+  if (!p.from_host) release(paths_[packet.path - 1], packet.wire, class_of(packet));
+  ++p.drops;
+  drop(static_cast<uint32_t>(&p - ports_.data()), k, false);
+}
+
+[[gnu::always_inline]] inline bool PacketDomain::has_work(uint32_t pi) const {
   const Port& p = ports_[pi];
   if (p.control.head != kNil || p.sending) return true;
   if (p.lane.data.head != kNil && (!p.lane.paused || p.from_host)) return true;
@@ -415,7 +472,7 @@ uint32_t PacketDomain::take_from_switch(uint32_t pi) {
   return take_lane(pi, 0);
 }
 
-uint32_t PacketDomain::take_lane(uint32_t pi, uint32_t c) {
+[[gnu::always_inline]] inline uint32_t PacketDomain::take_lane(uint32_t pi, uint32_t c) {
   Port& p = ports_[pi];
   Lane& l = lane(pi, c);
   const uint32_t k = take(l.data);
@@ -545,6 +602,7 @@ void PacketDomain::fill_data(uint32_t k, uint32_t qi, int64_t seq, uint32_t stat
                       .ps();
   }
   q.next_send = now_ + q.pace_time;
+  if (q.leaves_elsewhere) cross(q, packet.wire);
   ++totals_.data_packets;
   // Counted from the first packet after a rest, whatever an old event in the queue is set to.
   if (!q.rto_pending || q.high_water == q.una) q.rto_deadline = now_ + config_.rto_ps;
@@ -716,8 +774,8 @@ int64_t PacketDomain::threshold(const Port& in, const Node& n) const {
   return ((n.pool - n.shared_used) * in.alpha_q16) >> 16;  // 31 bits by 27 bits
 }
 
-bool PacketDomain::admit(uint32_t in_index, uint32_t k) {
-  Port& in = ports_[in_index];
+[[gnu::always_inline]] inline bool PacketDomain::admit(Port& in, uint32_t k) {
+  const auto in_index = static_cast<uint32_t>(&in - ports_.data());
   Node& n = nodes_[in.peer];
   const Packet& packet = packets_[k];  // not beyond send_pause(): the pool may grow
   const uint32_t c = class_of(packet);
@@ -1064,8 +1122,11 @@ void PacketDomain::deactivate(uint32_t qi) {
 
 /// The last byte of a message is in the NIC.
 [[gnu::noinline]] void PacketDomain::hand_over(uint32_t state) {
-  if (config_.receive_delay_ps > 0)
-    set_timer(now_ + config_.receive_delay_ps, kHostSees, state, 0);
+  int64_t delay = config_.receive_delay_ps;
+  const QueuePair& q = qps_[states_[state].qp];
+  if (q.enters_elsewhere) delay += crossing(q.dst)->delay_ps;
+  if (delay > 0)
+    set_timer(now_ + delay, kHostSees, state, 0);
   else
     complete(state, Completion::What::delivered);
 }

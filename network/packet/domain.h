@@ -15,6 +15,7 @@
 //   domain_control.cpp    congestion control, pauses and their timers, watchdogs
 //   domain_selective.cpp  selective repeat
 //   domain_changes.cpp    links and NICs that fail, degrade and come back
+//   domain_backup.cpp     traffic through a neighbour's NIC
 //   domain_period.cpp     whole periods skipped
 //   domain_report.cpp     records, balances, who waits for whom
 //   observe_domain.cpp    what is looked at beside, with observe_*.h
@@ -76,13 +77,19 @@ struct FabricChange {
     link_drops,    ///< each direction loses every value_q32-th packet of `kinds`; 0: none
     receive_rate,  ///< the host at the `a` end takes data in at `rate_bps` only; 0: at line rate
     storm_on,      ///< the host at the `a` end sends pauses without end (a broken NIC)
-    storm_off
+    storm_off,
+    /// Where all NIC cables of this one's host are down, other NICs of its server may carry its
+    /// traffic, over a crossing of `rate_bps` (0: as fast as their ports) and `delay`. Queue pairs
+    /// move when they are rerouted, and back when the own NIC is.
+    backup_on,
+    backup_off
   };
   Time at;
   Kind kind = Kind::link_down;
   uint32_t link = 0;  ///< of the topology
   uint64_t value_q32 = 0;
   int64_t rate_bps = 0;
+  Time delay;
   /// link_loss, link_drops: what is lost, a sum of these; each sum of link_drops counts on its own.
   /// Pauses survive errors unless they are named.
   enum Kinds : uint8_t { data = 1, acks = 2, nacks = 4, cnps = 8, pauses = 16, resumes = 32 };
@@ -295,6 +302,7 @@ class PacketDomain {
     List waiting;
     int64_t waiting_bytes = 0;
     bool serving = false;
+    bool lends = false;  // hands data on over a crossing that is slower than its port
     bool paced = false;  // pacings_ says which of the active ones may go
     NicCounters counters;
   };
@@ -323,7 +331,9 @@ class PacketDomain {
     uint32_t forward = 0;  // first index into paths_
     uint32_t port = 0;     // NIC port of the sender
     uint32_t send_transfer = kNil, ack_transfer = kNil;
-    bool controlled = false, is_active = false, rto_pending = false, increase_running = false;
+    bool is_active = false, rto_pending = false, increase_running = false;
+    bool controlled : 1 = false;
+    bool leaves_elsewhere : 1 = false;  // by a NIC that is not its GPU's
     uint8_t traffic_class = 0;
     uint8_t path_count = 1;  // equal-cost paths from `forward` on, `stride` apart
     uint16_t stride = 0;
@@ -359,7 +369,8 @@ class PacketDomain {
     uint32_t receive_transmissions = 0, receive_packets = 0;
     uint32_t reverse_hops = 0;
     bool notify = false;
-    uint32_t rank = 0;  // settles ties: order of first use in the whole run
+    bool enters_elsewhere = false;  // by a NIC that is not the receiving GPU's
+    uint32_t rank = 0;              // settles ties: order of first use in the whole run
     uint32_t channel = 0;
     int64_t increase_next = 0;  // of the valid kIncrease event
     int64_t base = 0;           // posted before this domain knew it
@@ -386,7 +397,7 @@ class PacketDomain {
   };
 
   // Events.
-  void run_instant();
+  int64_t run_instant();
   void prefetch();
   void on_start(uint32_t state);
   void on_cut(uint32_t qp);
@@ -409,6 +420,7 @@ class PacketDomain {
   // Transmission.
   void schedule_transmit(uint32_t port, int64_t time);
   void kick(uint32_t port);
+  void kick_here(uint32_t port);
   void transmit(uint32_t port);
   uint32_t take_from_switch(uint32_t port);
   uint32_t take_by_class(uint32_t port);
@@ -422,10 +434,12 @@ class PacketDomain {
   [[nodiscard]] int64_t nic_ready(uint32_t port) const;
   int64_t transmission_ps(Port& port, int64_t bytes) const;
   void enqueue(uint32_t port, uint32_t packet, bool control);
+  void enqueue_data(Port& port, uint32_t packet);
+  void discard(Port& port, uint32_t packet);
   uint32_t choose_path(QueuePair& q);
 
   // Switch.
-  bool admit(uint32_t in, uint32_t packet);
+  bool admit(Port& in, uint32_t packet);
   void mark_by_queue(Port& out, uint32_t packet, int64_t queued);
   void stamp(const Port& out, uint32_t packet);
   void release(uint32_t in, int32_t bytes, uint32_t traffic_class);
@@ -489,6 +503,24 @@ class PacketDomain {
   uint32_t add_path(const FlowTuple& tuple, uint32_t& hops);
   bool find_paths(QueuePair& q);
   bool find_paths_as_built(QueuePair& q);
+  bool find_paths_between(QueuePair& q, uint32_t src_node, uint32_t dst_node, uint32_t entropy);
+
+  // Traffic through other NICs of a server (domain_backup.cpp).
+  /// How data of a GPU without a NIC gets to and from other NICs of its server.
+  struct Crossing {
+    int64_t rate_bps = 0;  // 0: as fast as their ports
+    int64_t delay_ps = 0;
+    bool open = false;    // new ways may be found over it
+    int64_t free_ps = 0;  // the way out is in use until then
+  };
+  bool find_backup(QueuePair& q);
+  [[nodiscard]] bool is_cut_off(uint32_t host) const;
+  [[nodiscard]] const Crossing* crossing(uint32_t rank) const;
+  void begin_crossing(QueuePair& q) const;
+  void cross(QueuePair& q, int64_t bytes);
+  void lend(const QueuePair& q);
+  void settle_crossings();
+  [[nodiscard]] int64_t intake_bps(const Sender& nic, uint32_t packet) const;
   int64_t pair_bdp(const QueuePair& q, int64_t* rtt) const;
   const LongestPair& longest();
 
@@ -620,6 +652,7 @@ class PacketDomain {
     bool up;
   };
   std::vector<uint32_t> known_down_;
+  std::unordered_map<uint32_t, Crossing> crossings_;  // by host
   std::deque<LinkNews> unlearnt_;  // link events that routes do not follow yet, in order
   bool cycle_check_pending_ = false;
   uint32_t starts_pending_ = 0, cuts_pending_ = 0, timers_pending_ = 0, changes_pending_ = 0;

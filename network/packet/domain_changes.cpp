@@ -82,7 +82,7 @@ void PacketDomain::on_change(uint32_t index) {
       Sender& s = senders_[ports_[in ^ 1].sender];
       s.receive_bps = change.rate_bps;
       // Nothing overtakes what waits already; the first of it is served as it was.
-      ports_[in].slow = s.receive_bps > 0 || s.serving;
+      ports_[in].slow = s.receive_bps > 0 || s.serving || s.lends;
       return;
     }
     case What::storm_on: {
@@ -96,6 +96,17 @@ void PacketDomain::on_change(uint32_t index) {
                     state.sent_version);
         }
       }
+      return;
+    }
+    case What::backup_on:
+    case What::backup_off: {
+      const uint32_t host = topology_.from(ports_[into_host()].global ^ 1);
+      Crossing& c = crossings_[host];
+      c.open = change.kind == What::backup_on;
+      if (c.open) {
+        c.rate_bps = change.rate_bps;
+        c.delay_ps = change.delay.ps();
+      }  // else who uses it goes on until it is rerouted
       return;
     }
     case What::storm_off: {
@@ -113,6 +124,9 @@ void PacketDomain::on_change(uint32_t index) {
 
 bool PacketDomain::as_built() const {
   if (!unlearnt_.empty() || !known_down_.empty() || !drops_.empty()) return false;
+  for (const auto& [host, c] : crossings_) {
+    if (c.open) return false;
+  }
   for (const Port& p : ports_) {
     const TopologyLink& built = topology_.link_of(p.global);
     if (p.down || p.slow || p.rate_bps != built.rate.bps()) return false;
@@ -229,12 +243,16 @@ void PacketDomain::reroute() {
     q.path_count = fresh.path_count;
     q.stride = fresh.stride;
     q.port = fresh.port;
+    q.leaves_elsewhere = fresh.leaves_elsewhere;
+    q.enters_elsewhere = fresh.enters_elsewhere;
+    if (q.leaves_elsewhere) begin_crossing(q);
     q.path_choice = std::min(q.path_choice, q.path_count - 1U);
     if (q.last_transfer != kNil) records_[states_[q.last_transfer].record].hops = q.hops;
     if (config_.congestion == CongestionControl::hpcc) hpcc_[qi].forget_path();
     activate(qi);
     if (q.is_active) kick(q.port);
   }
+  if (!crossings_.empty()) settle_crossings();
 }
 
 }  // namespace trainyard

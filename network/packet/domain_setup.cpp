@@ -112,10 +112,16 @@ uint32_t PacketDomain::add_path(const FlowTuple& tuple, uint32_t& hops) {
 
 /// Paths from the fabric as it is now; false when there is none.
 bool PacketDomain::find_paths(QueuePair& q) {
-  const uint32_t src_node = topology_.hosts()[q.src];
-  const uint32_t dst_node = topology_.hosts()[q.dst];
-  const auto src_port = [&](uint32_t entropy) {
-    return static_cast<uint16_t>(kSourcePortBase + q.nth + entropy * 4099);
+  q.leaves_elsewhere = q.enters_elsewhere = false;
+  return find_paths_between(q, topology_.hosts()[q.src], topology_.hosts()[q.dst], 0) ||
+         (!crossings_.empty() && find_backup(q));
+}
+
+/// `entropy` keeps apart what shares addresses.
+bool PacketDomain::find_paths_between(QueuePair& q, uint32_t src_node, uint32_t dst_node,
+                                      uint32_t entropy) {
+  const auto src_port = [&](uint32_t e) {
+    return static_cast<uint16_t>(kSourcePortBase + q.nth + entropy * 8209 + e * 4099);
   };
   uint32_t hops = 0;
   uint32_t reverse_hops = 0;

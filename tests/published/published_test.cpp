@@ -230,8 +230,8 @@ StormRun storm(const std::vector<std::string>& settings, Time ends, Time limit) 
   uint32_t link = 0;
   const uint32_t receiver = topology.hosts()[8];
   while (topology.links()[link].a != receiver && topology.links()[link].b != receiver) ++link;
-  fabric.schedule({Time::ms(1), FabricChange::Kind::storm_on, link, 0, 0});
-  if (ends < limit) fabric.schedule({ends, FabricChange::Kind::storm_off, link, 0, 0});
+  fabric.schedule({Time::ms(1), FabricChange::Kind::storm_on, link, 0, 0, {}});
+  if (ends < limit) fabric.schedule({ends, FabricChange::Kind::storm_off, link, 0, 0, {}});
   uint32_t channel = 0;
   for (const Flow& f : build_flows(s, static_cast<uint32_t>(topology.hosts().size()))) {
     Transfer t;

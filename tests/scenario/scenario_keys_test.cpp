@@ -84,7 +84,10 @@ bool is_list(const ModelDoc& block) {
 /// A setting and what it cannot stand without.
 std::vector<std::string> setting(const std::string& key, const std::string& word) {
   std::vector<std::string> out = {key + "=" + word};
-  if (word == "shared") out.emplace_back("storage.where=node1");
+  if (key == "storage.network" && word == "shared") out.emplace_back("storage.where=node1");
+  if (key == "simulation.noise" && word == "shared") {
+    out.emplace_back("simulation.fast_path=exact");
+  }
   if (word == "greedy") out.emplace_back("workload.batch.document=64");
   if (word.rfind("dualpipe", 0) == 0) out.emplace_back("workload.batch.global=16");
   return out;

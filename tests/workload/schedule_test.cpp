@@ -252,7 +252,9 @@ TEST(Schedule, DualPipeDoesEverythingOnceInBothDirections) {
       EXPECT_EQ(forwards, weights);
       for (const auto& [key, n] : forwards) {
         EXPECT_EQ(1, n);
-        if (kind == ScheduleKind::dualpipe) EXPECT_EQ(key.first == 1, key.second >= 7);
+        if (kind == ScheduleKind::dualpipe) {
+          EXPECT_EQ(key.first == 1, key.second >= 7);
+        }
       }
     }
   }

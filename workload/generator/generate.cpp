@@ -77,7 +77,7 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
                           const char* label) {
     Job halves;
     const Places of = grid.add_groups(along, label, halves);
-    Places out(of.size());
+    Places places(of.size());
     uint32_t n = 0;
     for (const Group& half : halves.groups) {
       const uint32_t first = half.members.front();
@@ -90,10 +90,10 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
       const auto& more = halves.groups[of[other].first].members;
       group.members.insert(group.members.end(), more.begin(), more.end());
       for (uint32_t m = 0; m < group.members.size(); ++m) {
-        out[group.members[m]] = {static_cast<uint32_t>(job.groups.size() - 1), m};
+        places[group.members[m]] = {static_cast<uint32_t>(job.groups.size() - 1), m};
       }
     }
-    return out;
+    return places;
   };
   const auto add = [&](GroupKind kind, const Grid& grid, const std::vector<std::string>& along,
                        const char* label) {

@@ -524,16 +524,16 @@ int64_t Training::padded_vocab() const {
   return (model.vocab + multiple - 1) / multiple * multiple;
 }
 
-int64_t Training::dense_on_rank(int64_t unit) const {
+int64_t Training::dense_on_rank(int64_t which) const {
   const ModelCard& m = model;
   const int64_t norm = m.hidden * (m.biases ? 2 : 1);
-  if (unit == 0) return padded_vocab() / tp * m.hidden + m.positions * m.hidden;
-  if (unit == m.layers + 1) {
+  if (which == 0) return padded_vocab() / tp * m.hidden + m.positions * m.hidden;
+  if (which == m.layers + 1) {
     // Where the first and the last stage share a rank, it holds them once.
     const bool own = !m.tied_embeddings || (pp > 1 && !turned());
     return norm + (own ? padded_vocab() / tp * m.hidden : 0);
   }
-  const int64_t layer = unit - 1;
+  const int64_t layer = which - 1;
   int64_t whole = 2 * norm;
   int64_t split = 0;
   if (m.mla()) {
@@ -562,9 +562,9 @@ int64_t Training::dense_on_rank(int64_t unit) const {
   return whole + split / tp;
 }
 
-int64_t Training::experts_on_rank(int64_t unit) const {
-  if (unit == 0 || unit == model.layers + 1) return 0;
-  return model.experts_of_layer(unit - 1) / (ep * expert_tp);
+int64_t Training::experts_on_rank(int64_t which) const {
+  if (which == 0 || which == model.layers + 1) return 0;
+  return model.experts_of_layer(which - 1) / (ep * expert_tp);
 }
 
 namespace {
