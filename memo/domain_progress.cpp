@@ -362,6 +362,7 @@ void DomainFabric::update_pools(uint32_t domain) {
 void DomainFabric::set_pools(Domain& d, const std::vector<PoolUse>& uses) {
   d.pools.clear();
   for (const PoolUse& u : uses) {
+    if (u.port / 2 >= d.links.size()) continue;  // its leader has come to use more by now
     const uint32_t node = topology_.to(2 * d.links[u.port / 2] + (u.port & 1U));
     d.pools.push_back({node, u.peak, u.room});
     const auto users = switch_users_.find(node);
@@ -688,9 +689,7 @@ void DomainFabric::end(uint32_t domain) {
 /// Simulates a stepped domain again packet by packet, told the same at the same times, while the
 /// budget lasts. Its idle parts still remember what they did when it began.
 void DomainFabric::audit(const Domain& d) {
-  // Work in events of packets; one of stepping costs about three.
-  const double budget =
-      options_.audit_budget * static_cast<double>(stats_.events + 2 * stats_.events_stepped);
+  const double budget = options_.audit_budget * static_cast<double>(stats_.events);
   const double cost = 1.8 * static_cast<double>(d.episode->transmissions);
   if (static_cast<double>(stats_.audit_events) + cost > budget) return;
   DomainRun run(topology_, config_, static_cast<DomainRegistry&>(*this));

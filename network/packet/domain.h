@@ -536,6 +536,9 @@ class PacketDomain {
   void link_went(uint32_t port, bool up);
   void pause_again(uint32_t in);
   void reroute();
+  void settle_on_path(QueuePair& q);
+  void begin_controller(QueuePair& q, uint32_t qi);
+  int64_t hpcc_rtt();
 
   // Observation.
   void watch_queued(uint32_t port, uint32_t packet);

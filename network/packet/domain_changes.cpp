@@ -248,6 +248,11 @@ void PacketDomain::reroute() {
     if (q.leaves_elsewhere) begin_crossing(q);
     q.path_choice = std::min(q.path_choice, q.path_count - 1U);
     if (q.last_transfer != kNil) records_[states_[q.last_transfer].record].hops = q.hops;
+    const int64_t line = q.line;
+    const bool controlled = q.controlled;
+    settle_on_path(q);
+    // On a path of another kind what its controller has learnt is worth nothing.
+    if (q.line != line || q.controlled != controlled) begin_controller(q, qi);
     if (config_.congestion == CongestionControl::hpcc) hpcc_[qi].forget_path();
     activate(qi);
     if (q.is_active) kick(q.port);

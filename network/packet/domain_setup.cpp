@@ -201,6 +201,67 @@ uint32_t PacketDomain::open_qp(const TransferState& s, uint32_t src, uint32_t ds
   return make_qp(id);
 }
 
+/// What depends on the path: line rate, whether it is controlled, the window.
+void PacketDomain::settle_on_path(QueuePair& q) {
+  // As built: a cable that is slow at the moment is so for a while.
+  q.line = topology_.link_of(ports_[q.port].global).rate.bps();
+  bool scale_up = false;
+  for (uint32_t i = 0; i < q.hops; ++i) {
+    const uint32_t peer = nodes_[ports_[paths_[q.forward + i]].peer].global;
+    scale_up = scale_up || topology_.nodes()[peer].kind == NodeKind::scale_up;
+  }
+  q.controlled = config_.congestion != CongestionControl::none && !scale_up;
+  q.window = 0;
+  if (!scale_up) {
+    switch (config_.window) {
+      case WindowRule::none:
+        break;
+      case WindowRule::fixed:
+        q.window = config_.window_bytes;
+        break;
+      case WindowRule::bdp_pair:
+        q.window = std::max<int64_t>(1, pair_bdp(q, nullptr));
+        break;
+      case WindowRule::bdp_longest:
+        q.window = std::max<int64_t>(1, longest().bdp_bytes);
+        break;
+    }
+  }
+  if (config_.congestion == CongestionControl::hpcc && q.controlled && q.window == 0) {
+    q.window = std::max<int64_t>(1, bytes_in(Rate::bps(q.line), Time::ps(hpcc_rtt())).count());
+  }
+  if (selective()) {
+    const int64_t most = selective_window_ * config_.payload;
+    q.window = q.window == 0 ? most : std::min(q.window, most);
+  }
+}
+
+/// One base round trip for all, so that flows of different length converge alike.
+int64_t PacketDomain::hpcc_rtt() {
+  return config_.hpcc_base_rtt_ps != 0 ? config_.hpcc_base_rtt_ps : longest().rtt_ps;
+}
+
+/// At line rate, as if nothing had been sent yet.
+void PacketDomain::begin_controller(QueuePair& q, uint32_t qi) {
+  q.rate = q.line;
+  switch (config_.congestion) {
+    case CongestionControl::none:
+      return;
+    case CongestionControl::dcqcn:
+      dcqcn_[qi].init(config_.dcqcn, q.line);
+      return;
+    case CongestionControl::hpcc:
+      hpcc_[qi].init(config_.hpcc, q.line, std::max<int64_t>(1, hpcc_rtt()), q.window);
+      return;
+    case CongestionControl::timely:
+      timely_[qi].init(config_.timely, q.line);
+      return;
+    case CongestionControl::dctcp:
+      dctcp_[qi].init(q.line, config_.payload);
+      return;
+  }
+}
+
 uint32_t PacketDomain::make_qp(const QpIdentity& id) {
   const uint32_t src = id.src;
   const uint32_t dst = id.dst;
@@ -218,61 +279,31 @@ uint32_t PacketDomain::make_qp(const QpIdentity& id) {
                           std::to_string(dst) + " at " + print_time(Time::ps(now_)) +
                           ": no links join them");
   }
-  // As built: a cable that is slow at the moment is so for a while.
-  q.line = q.rate = topology_.link_of(ports_[q.port].global).rate.bps();
   q.dice_object = dice(id.channel, q.nth, src, dst);
   q.noise = id.noise != 0 ? id.noise : q.dice_object;
   q.noise_from = id.noise_from;
-  bool scale_up = false;
-  for (uint32_t i = 0; i < q.hops; ++i) {
-    const uint32_t peer = nodes_[ports_[paths_[q.forward + i]].peer].global;
-    scale_up = scale_up || topology_.nodes()[peer].kind == NodeKind::scale_up;
-  }
-  q.controlled = config_.congestion != CongestionControl::none && !scale_up;
-  if (!scale_up) {
-    switch (config_.window) {
-      case WindowRule::none:
-        break;
-      case WindowRule::fixed:
-        q.window = config_.window_bytes;
-        break;
-      case WindowRule::bdp_pair:
-        q.window = std::max<int64_t>(1, pair_bdp(q, nullptr));
-        break;
-      case WindowRule::bdp_longest:
-        q.window = std::max<int64_t>(1, longest().bdp_bytes);
-        break;
-    }
-  }
+  settle_on_path(q);
   switch (config_.congestion) {
     case CongestionControl::none:
       break;
     case CongestionControl::dcqcn:
-      dcqcn_.emplace_back().init(config_.dcqcn, q.line);
+      dcqcn_.emplace_back();
       break;
-    case CongestionControl::hpcc: {
-      // One base round trip for all, so that flows of different length converge alike.
-      int64_t rtt = config_.hpcc_base_rtt_ps;
-      if (rtt == 0) rtt = longest().rtt_ps;
-      if (q.controlled && q.window == 0) {
-        q.window = std::max<int64_t>(1, bytes_in(Rate::bps(q.line), Time::ps(rtt)).count());
-      }
-      hpcc_.emplace_back().init(config_.hpcc, q.line, std::max<int64_t>(1, rtt), q.window);
+    case CongestionControl::hpcc:
+      hpcc_.emplace_back();
       break;
-    }
     case CongestionControl::timely:
-      timely_.emplace_back().init(config_.timely, q.line);
+      timely_.emplace_back();
       break;
     case CongestionControl::dctcp:
-      dctcp_.emplace_back().init(q.line, config_.payload);
+      dctcp_.emplace_back();
       break;
   }
+  begin_controller(q, index);
   if (selective()) {
     Selective& r = selective_.emplace_back();
     r.got.assign(static_cast<size_t>(selective_window_ / 64), 0);
     r.acked.assign(static_cast<size_t>(selective_window_ / 64), 0);
-    const int64_t most = selective_window_ * config_.payload;
-    q.window = q.window == 0 ? most : std::min(q.window, most);
   }
   qps_.push_back(q);
   if (config_.persistent_qps) {

@@ -59,7 +59,9 @@ TEST(Facts, UtilisationOfATrillionParameters) {
       measured_figures(t, load_device("a100-sxm", {}), Time::ps(std::llround(seconds * 1e12)),
                        std::vector<RankTimes>(1));
   for (const TrainingFigure& f : figures) {
-    if (f.key == "hfu_ratio") EXPECT_NEAR(0.524, f.value, 0.001);
+    if (f.key == "hfu_ratio") {
+      EXPECT_NEAR(0.524, f.value, 0.001);
+    }
   }
   EXPECT_NEAR(163.4, 502e3 / 3072, 0.1);
 }
