@@ -193,7 +193,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   [[nodiscard]] bool can_be_stepped(const Domain& d) const;
   [[nodiscard]] bool worth_stepping(const Domain& d) const;
   [[nodiscard]] static uint64_t kind_of(const Domain& d);
-  [[nodiscard]] static uint64_t affordable(const Domain& d);
+  [[nodiscard]] uint64_t affordable(const Domain& d) const;
   bool on_trial(uint32_t domain);
   void stop_stepping(uint32_t domain);
   void begin_anew(uint32_t domain);

@@ -163,9 +163,11 @@ uint64_t DomainFabric::kind_of(const Domain& d) {
               d.transfers.size() << 32 | d.calls.size());
 }
 
-/// What stepping would cost, about, and the least to look at before judging.
-uint64_t DomainFabric::affordable(const Domain& d) {
-  return 10'000 + 10 * static_cast<uint64_t>(d.messages);
+/// What stepping would cost, about, and the least to look at before judging. Windows are looked at
+/// twice per round trip.
+uint64_t DomainFabric::affordable(const Domain& d) const {
+  const uint64_t events = 10'000 + 10 * static_cast<uint64_t>(d.messages);
+  return config_.window == WindowRule::none ? events : 20 * events;
 }
 
 /// Where packets cost more: where dice decide, so that nothing recurs, or where domains like this
