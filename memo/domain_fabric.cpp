@@ -503,6 +503,7 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
       if (d.pos < e.log.size() && e.log[d.pos].kind == Episode::Kind::input &&
           e.hashes[e.log[d.pos].label] == d.hashes.back()) {
         ++d.pos;
+        set_pools(d, e.pools);  // on links that it has only now
         schedule(domain);
         break;
       }
