@@ -430,7 +430,7 @@ std::vector<uint32_t> in_servers(const std::vector<uint32_t>& sizes) {
   return server_of;
 }
 
-class Rails : public ::testing::TestWithParam<std::tuple<uint32_t, const char*, CollectiveKind>> {};
+class Rails : public ::testing::TestWithParam<std::tuple<uint32_t, std::string, CollectiveKind>> {};
 
 TEST_P(Rails, MessagesBetweenServersStayOnOneRail) {
   const auto [servers, channels, kind] = GetParam();

@@ -22,11 +22,7 @@ using test::gpt;
 using test::ops_of;
 using test::Settings;
 using test::training;
-
-Settings with(Settings base, const Settings& more) {
-  base.insert(base.end(), more.begin(), more.end());
-  return base;
-}
+using test::with;
 
 std::vector<Op> collectives(const Job& job, Dimension d, uint32_t rank = 0) {
   return ops_of(job, rank, [&](const Op& op, const Stream& stream) {

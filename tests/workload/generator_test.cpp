@@ -20,14 +20,10 @@ using test::gpt;
 using test::ops_of;
 using test::Settings;
 using test::training;
+using test::with;
 
 int64_t sent(const Job& job, Dimension d, uint32_t rank = 0) {
   return dimension_volumes(job, rank)[static_cast<size_t>(d)].sent;
-}
-
-Settings with(Settings base, const Settings& more) {
-  base.insert(base.end(), more.begin(), more.end());
-  return base;
 }
 
 // ---- cards

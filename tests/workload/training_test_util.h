@@ -22,6 +22,11 @@ inline Training training(const std::string& card, const Settings& settings, int6
   return training(load_model_card(card, {}), settings, gpus);
 }
 
+inline Settings with(Settings base, const Settings& more) {
+  base.insert(base.end(), more.begin(), more.end());
+  return base;
+}
+
 /// GPT of any size.
 inline ModelCard gpt(int64_t layers, int64_t hidden, int64_t heads, int64_t vocab = 51200) {
   ModelCard m;
