@@ -57,20 +57,18 @@ PortMemory DomainFabric::port_memory(uint32_t port) {
   return port_memories_[port];
 }
 
-uint32_t DomainFabric::queue_pair(uint32_t src, uint32_t dst, uint32_t channel, uint8_t cls,
-                                  uint8_t part) {
-  const QpKey key{src, dst, channel, part | static_cast<uint32_t>(cls) << 8};
+uint32_t DomainFabric::queue_pair(const QpKey& key) {
   const auto [it, added] = qp_index_.emplace(key, static_cast<uint32_t>(qps_.size()));
   if (!added) return it->second;
   GlobalQp q;
-  q.id.src = src;
-  q.id.dst = dst;
-  q.id.channel = channel;
-  q.id.traffic_class = cls;
-  q.id.part = part;
-  q.id.nth = pair_count_[(static_cast<uint64_t>(src) << 32) | dst]++;
+  q.id.src = key.src;
+  q.id.dst = key.dst;
+  q.id.channel = key.channel;
+  q.id.traffic_class = static_cast<uint8_t>(key.part >> 8);
+  q.id.part = static_cast<uint8_t>(key.part);
+  q.id.nth = pair_count_[(static_cast<uint64_t>(key.src) << 32) | key.dst]++;
   q.id.rank = it->second;
-  q.dice_object = dice(channel, q.id.nth, src, dst);
+  q.dice_object = dice(key.channel, q.id.nth, key.src, key.dst);
   find_paths(q);
   qps_.push_back(q);
   return it->second;
@@ -100,13 +98,51 @@ void DomainFabric::find_paths(GlobalQp& q) {
   find(*as_built_);
 }
 
-void DomainFabric::queue_pairs(const Transfer& t, std::vector<uint32_t>& out) {
-  const auto cls = std::min<uint8_t>(t.traffic_class, static_cast<uint8_t>(config_.classes - 1));
+uint32_t DomainFabric::parts_of(const Transfer& t) const {
   const int64_t packets = (t.size.count() + config_.payload - 1) / config_.payload;
-  const auto parts = static_cast<uint32_t>(std::min<int64_t>(config_.qps, packets));
-  for (uint32_t part = 0; part < parts; ++part) {
-    out.push_back(queue_pair(t.src, t.dst, t.channel, cls, static_cast<uint8_t>(part)));
+  return static_cast<uint32_t>(std::min<int64_t>(config_.qps, packets));
+}
+
+QpKey DomainFabric::qp_key(const Transfer& t, uint32_t part) const {
+  const uint32_t cls = std::min<uint32_t>(t.traffic_class, config_.classes - 1);
+  return {t.src, t.dst, t.channel, part | cls << 8};
+}
+
+void DomainFabric::queue_pairs(const Transfer& t, std::vector<uint32_t>& out) {
+  for (uint32_t part = 0; part < parts_of(t); ++part) out.push_back(queue_pair(qp_key(t, part)));
+}
+
+/// A message for each queue pair of a call, in order of their first ones.
+void DomainFabric::transfers_of(const HostedCall& call, const CallPlan& plan,
+                                std::vector<Transfer>& out) const {
+  for (const CallPlan::Edge& e : plan.edges) {
+    CollectiveSend send;
+    send.src = e.src;
+    send.dst = e.dst;
+    send.channel = e.channel;
+    send.traffic_class = e.traffic_class;
+    send.clear_to_send = e.clear_to_send;
+    out.push_back(hosted_transfer(call, send));
+    // Of several queue pairs a short message uses fewer.
+    out.back().size = Bytes(config_.payload * config_.qps);
   }
+}
+
+std::shared_ptr<const std::vector<uint32_t>> DomainFabric::queue_pairs(const HostedCall& call,
+                                                                       const CallPlan* plan) {
+  const bool lasting = !call.request.sizes;
+  auto& known = plan_qps_[call.channel_base];
+  if (lasting) {
+    const auto found = std::find_if(known.begin(), known.end(),
+                                    [&](const PlanQps& entry) { return entry.plan == plan; });
+    if (found != known.end()) return found->qps;
+  }
+  auto qps = std::make_shared<std::vector<uint32_t>>();
+  std::vector<Transfer> transfers;
+  transfers_of(call, *plan, transfers);
+  for (const Transfer& t : transfers) queue_pairs(t, *qps);
+  if (lasting) known.push_back({plan, qps});
+  return qps;
 }
 
 QpMemory DomainFabric::memory(const GlobalQp& q) const {
@@ -196,8 +232,16 @@ uint32_t DomainFabric::open(const HostedCall& info) {
 }
 
 void DomainFabric::arrive(uint32_t call, uint32_t member, Time at) {
-  TRAINYARD_ASSERT(at.ps() >= now_);
-  now_ = at.ps();
+  if (at.ps() < now_) {
+    // Of a call that was held: what comes at one instant is one round.
+    if (late_call_ != call || late_at_ != at.ps()) ++round_;
+    late_call_ = call;
+    late_at_ = at.ps();
+  } else {
+    if (late_call_ != kNone) ++round_;
+    late_call_ = kNone;
+    now_ = at.ps();
+  }
   Call& c = calls_[call];
   c.here[member] = 1;
   if (c.begun) {
@@ -217,29 +261,7 @@ void DomainFabric::arrive(uint32_t call, uint32_t member, Time at) {
   const auto& near = c.plan->neighbours[member];
   if (std::none_of(near.begin(), near.end(), [&](uint32_t m) { return c.here[m] != 0; })) return;
   c.begun = true;
-  const bool lasting = !c.info.request.sizes;
-  auto& known = plan_qps_[c.info.channel_base];
-  const auto found = std::find_if(known.begin(), known.end(),
-                                  [&](const PlanQps& entry) { return entry.plan == c.plan.get(); });
-  if (lasting && found != known.end()) {
-    c.qps = found->qps;
-  } else {
-    auto qps = std::make_shared<std::vector<uint32_t>>();
-    for (const CallPlan::Edge& e : c.plan->edges) {
-      CollectiveSend send;
-      send.src = e.src;
-      send.dst = e.dst;
-      send.channel = e.channel;
-      send.traffic_class = e.traffic_class;
-      send.clear_to_send = e.clear_to_send;
-      Transfer t = hosted_transfer(c.info, send);
-      // Of several queue pairs a short message uses fewer.
-      t.size = Bytes(config_.payload * config_.qps);
-      queue_pairs(t, *qps);
-    }
-    c.qps = qps;
-    if (lasting) known.push_back({c.plan.get(), qps});
-  }
+  c.qps = queue_pairs(c.info, c.plan.get());
   const std::vector<uint32_t> order = c.order;
   input({at.ps(), serial_++, round_, false, Input::Kind::open, call, 0}, *c.qps);
   const uint32_t domain = calls_[call].domain;
@@ -276,7 +298,10 @@ uint32_t DomainFabric::domain_for(const std::vector<uint32_t>& qps, int64_t at) 
   scratch_domains_.erase(std::unique(scratch_domains_.begin(), scratch_domains_.end()),
                          scratch_domains_.end());
   if (scratch_domains_.empty()) return new_domain(at);
-  if (scratch_domains_.size() == 1) return scratch_domains_[0];
+  if (scratch_domains_.size() == 1) {
+    if (domains_[scratch_domains_[0]].mode == Domain::Mode::reserved) throw StretchConflict();
+    return scratch_domains_[0];
+  }
   stats_.merges += scratch_domains_.size() - 1;
   const std::vector<uint32_t> all = scratch_domains_;
   return merge(all);
@@ -356,12 +381,14 @@ void DomainFabric::claim_link(Domain& d, uint32_t domain, uint32_t link) {
     d.switches.push_back(node);
     if (options_.partition) switch_users_[node].push_back(domain);
   }
-  for (uint32_t dir = 0; dir < 2; ++dir) {
-    const PortMemory& m = port_memories_[2 * link + dir];
-    h.add(m.turn);
-    h.add(m.mark_credit_q32);
-    for (uint32_t c = 0; c < config_.classes; ++c) h.add_signed(m.deficit[c]);
-  }
+  for (uint32_t dir = 0; dir < 2; ++dir) port_into_hash(h, 2 * link + dir);
+}
+
+void DomainFabric::port_into_hash(Hash128& h, uint32_t port) const {
+  const PortMemory& m = port_memories_[port];
+  h.add(m.turn);
+  h.add(m.mark_credit_q32);
+  for (uint32_t c = 0; c < config_.classes; ++c) h.add_signed(m.deficit[c]);
 }
 
 /// The queue pair belongs to the domain from now on, with all links that it can use.
@@ -412,6 +439,10 @@ void DomainFabric::claim(Domain& d, uint32_t domain, uint32_t qp, int64_t at) {
     ++u.count;
     if (u.shared) d.most_sharing = std::max(d.most_sharing, u.count);
   }
+  qp_into_hash(h, q, at);
+}
+
+void DomainFabric::qp_into_hash(Hash128& h, const GlobalQp& q, int64_t at) const {
   // Who is served first on its NIC.
   const uint32_t last = port_memories_[qp_ports_[q.first_port]].last_served;
   h.add(last == PortMemory::kNobody ? 0 : q.id.rank > last ? 1 : 2);
@@ -480,6 +511,8 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
       break;
   }
   switch (d.mode) {
+    case Domain::Mode::reserved:
+      throw StretchConflict();
     case Domain::Mode::pending:
       break;
     case Domain::Mode::leader:
@@ -489,6 +522,7 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
         break;
       }
       feed(*d.run, in);
+      clock(domain);
       if (d.disturbed) adopt_links(domain);
       if (d.recorded) {
         d.episode->log.push_back(
@@ -556,7 +590,7 @@ void DomainFabric::release(uint32_t domain) {
     std::erase(it->second, domain);
     if (it->second.empty()) switch_users_.erase(it);
   }
-  if (d.mode == Domain::Mode::leader) std::erase(leaders_, domain);
+  leaders_.remove(domain);
   if (d.mode == Domain::Mode::pending) std::erase(pending_, domain);
   if (d.mode == Domain::Mode::leader && d.recorded && d.episode->open) {
     d.episode->open = false;
@@ -582,6 +616,7 @@ uint32_t DomainFabric::merge(const std::vector<uint32_t>& domains) {
   bool costly = false;
   for (const uint32_t i : domains) {
     Domain& d = domains_[i];
+    if (d.mode == Domain::Mode::reserved) throw StretchConflict();
     told.merge(d.told);
     approximate = approximate || d.approximate;
     no_stepping = no_stepping || d.no_stepping;

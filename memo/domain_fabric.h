@@ -31,6 +31,7 @@
 #include "memo/domain_run.h"
 #include "memo/episode.h"
 #include "memo/fast_path_stats.h"
+#include "memo/leader_clock.h"
 #include "network/qp_key.h"
 #include "sim/collective_host.h"
 #include "sim/fabric.h"
@@ -44,6 +45,7 @@ struct FastPathOptions {
   bool partition = true;    ///< false: one domain that holds everything (the oracle)
   bool memo = true;         ///< false: every domain is simulated
   bool jumps = true;        ///< skip whole periods of what is simulated
+  bool stretches = true;    ///< with memo: follow sequences of calls as a whole
   bool stepping = false;    ///< approximate: no packets where senders contend (SteppedFabric)
   double audit_budget = 0;  ///< share of the work that goes into checking what was stepped
   size_t memo_bytes = size_t{1} << 30;  ///< of ended episodes; the least recently used go first
@@ -74,6 +76,15 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   void arrive(uint32_t call, uint32_t member, Time at) override;
   void take_done(std::vector<Done>& out) override;
   [[nodiscard]] Tally tally(uint32_t call) const override;
+
+  uint32_t open_site(const std::vector<HostedCall>& calls) override;
+  std::optional<Hash128> site_state(uint32_t site) override;
+  void watch(uint32_t site, Time begin) override;
+  std::shared_ptr<const HostStretch> watched(uint32_t site) override;
+  uint32_t hold(uint32_t site) override;
+  void let_go(uint32_t hold) override;
+  void replay(uint32_t hold, std::shared_ptr<const HostStretch> stretch, Time begin) override;
+  void replayed(uint32_t hold) override;
 
   [[nodiscard]] FastPathStats stats() const;
 
@@ -115,7 +126,8 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     std::vector<uint32_t> qps, transfers, calls;  // by label
     std::vector<Pool> pools;
 
-    enum class Mode : uint8_t { pending, leader, follower } mode = Mode::pending;
+    /// reserved: for a stretch that is held; nothing else may come near.
+    enum class Mode : uint8_t { pending, leader, follower, reserved } mode = Mode::pending;
     std::unique_ptr<DomainRun> run;
     std::shared_ptr<Episode> episode;
     size_t pos = 0;         // entries of the log that are behind it
@@ -159,13 +171,56 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     Tally tally;
   };
 
+  /// What a domain, or calls of one plan, use; by labels.
+  struct Parts {
+    std::vector<uint32_t> qps, links;
+  };
+  struct PartsOf {
+    const std::vector<uint32_t>& qps;
+    const std::vector<uint32_t>& links;
+  };
+  /// Calls of a communicator that may follow each other (CollectiveHost::open_site).
+  struct Site {
+    uint32_t channel_base = 0;
+    std::vector<uint32_t> calls;   // index of its parts
+    std::vector<Parts> parts;      // by distinct plan
+    std::vector<int64_t> payload;  // of a call, likewise
+    Parts all;                     // of all of them
+    std::vector<uint32_t> switches;
+    Hash128 fixed;  // digest of what does not change
+  };
+  struct SiteStretch final : public HostStretch {
+    struct Entry {
+      int64_t start = 0, end = 0;  // of the domain, from the begin of the stretch on
+      std::shared_ptr<const Episode> episode;
+    };
+    std::vector<Entry> entries;  // by call
+    std::vector<PoolUse> pools;  // by port of the site
+  };
+  struct Watch {
+    uint32_t site = 0;
+    int64_t begin = 0;
+    bool failed = false;
+    std::shared_ptr<SiteStretch> stretch;
+  };
+  struct Hold {
+    uint32_t site = 0, domain = 0;
+    int64_t begin = 0;
+    std::shared_ptr<const SiteStretch> stretch;  // once it is replayed
+  };
+
   // Registry.
   Routing& routing() override { return routing_; }
   uint32_t link_order(uint32_t link) override;
   PortMemory port_memory(uint32_t port) override;
 
-  uint32_t queue_pair(uint32_t src, uint32_t dst, uint32_t channel, uint8_t cls, uint8_t part);
+  uint32_t queue_pair(const QpKey& key);
   void queue_pairs(const Transfer& t, std::vector<uint32_t>& out);
+  void transfers_of(const HostedCall& call, const CallPlan& plan, std::vector<Transfer>& out) const;
+  std::shared_ptr<const std::vector<uint32_t>> queue_pairs(const HostedCall& call,
+                                                           const CallPlan* plan);
+  [[nodiscard]] QpKey qp_key(const Transfer& t, uint32_t part) const;
+  [[nodiscard]] uint32_t parts_of(const Transfer& t) const;
   [[nodiscard]] QpMemory memory(const GlobalQp& q) const;
 
   // Inputs.
@@ -189,6 +244,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   bool follow(uint32_t domain);
   void lead(uint32_t domain);
   void run_leader(uint32_t domain, int64_t horizon);
+  void go_on(uint32_t domain, int64_t horizon);
   void log(Domain& d, const std::vector<DomainOutput>& outputs);
   [[nodiscard]] bool can_be_stepped(const Domain& d) const;
   [[nodiscard]] bool worth_stepping(const Domain& d) const;
@@ -203,10 +259,18 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   void wake_followers(Episode& e);
   void schedule(uint32_t domain);
   [[nodiscard]] int64_t leader_time(const Domain& d) const;
+  void clock(uint32_t domain);
   void commit(uint32_t domain, int64_t at, std::vector<Completion>& out);
   void end(uint32_t domain);
   void finish_episode(Domain& d);
   void apply_episode(Domain& d, const Episode& e, int64_t end, bool followed);
+  void book_followed(const PartsOf& parts, const Episode& e, int64_t start);
+  void leave_behind(const PartsOf& parts, const Episode& e, int64_t end, bool keep_losses);
+  void note_for_watch(const Domain& d);
+  /// All but transmissions and bytes on the wire, which are those of links.
+  static void add_totals(FabricTotals& a, const FabricTotals& b);
+  void port_into_hash(Hash128& h, uint32_t port) const;
+  void qp_into_hash(Hash128& h, const GlobalQp& q, int64_t at) const;
   void stop_recording(uint32_t domain);
   void update_pools(uint32_t domain);
   void set_pools(Domain& d, const std::vector<PoolUse>& uses);
@@ -251,9 +315,17 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   std::vector<Done> done_;
   std::vector<Done> through_at_once_;  // of calls without messages; not yet told
 
+  std::vector<Site> sites_;
+  std::unordered_map<uint32_t, Watch> watches_;  // by channel base
+  std::vector<Hold> holds_;
+  std::vector<uint32_t> free_holds_;
+  uint32_t late_call_ = kNone;  // the last one that was told what came before now_
+  int64_t late_at_ = 0;
+
   std::vector<Domain> domains_;
   std::vector<uint32_t> free_domains_;
-  std::vector<uint32_t> pending_, leaders_;
+  std::vector<uint32_t> pending_;
+  LeaderClock leaders_;
   size_t domains_active_ = 0;
   struct Due {
     int64_t at;

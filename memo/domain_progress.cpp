@@ -19,7 +19,9 @@ int64_t ps_of(Time t) {
   return t == Time::infinity() ? kNever : t.ps();
 }
 
-void add_totals(FabricTotals& a, const FabricTotals& b) {
+}  // namespace
+
+void DomainFabric::add_totals(FabricTotals& a, const FabricTotals& b) {
   a.data_packets += b.data_packets;
   a.ack_packets += b.ack_packets;
   a.cnp_packets += b.cnp_packets;
@@ -39,8 +41,6 @@ void add_totals(FabricTotals& a, const FabricTotals& b) {
   a.reroutes += b.reroutes;
   a.cyclic_waits += b.cyclic_waits;
 }
-
-}  // namespace
 
 // ---------------------------------------------------------------- leaders and followers
 
@@ -110,7 +110,7 @@ void DomainFabric::lead(uint32_t domain) {
       d.episode->followers.push_back(domain);  // the leader itself, first
       d.run->record_trace(&d.episode->trace);
     }
-    leaders_.push_back(domain);
+    leaders_.add(domain);
   }
   const std::vector<Input> inputs = domains_[domain].inputs;
   replaying_ = true;
@@ -139,6 +139,7 @@ void DomainFabric::lead(uint32_t domain) {
   replaying_ = false;
   // Stepped another way than before, all may be over already.
   if (options_.stepping && d.mode == Domain::Mode::leader && d.run->idle()) end_leader(d, now_);
+  clock(domain);
 }
 
 /// Which output it is, whatever the labels.
@@ -216,7 +217,7 @@ void DomainFabric::begin_anew(uint32_t domain) {
   d.again_until = std::max(d.again_until, now_);
   d.run.reset();
   d.ready.clear();
-  std::erase(leaders_, domain);
+  leaders_.remove(domain);
   d.mode = Domain::Mode::pending;
   pending_.push_back(domain);
 }
@@ -226,8 +227,22 @@ int64_t DomainFabric::leader_time(const Domain& d) const {
   return ps_of(d.run->next_event());
 }
 
+/// Something about a leader's next event has changed.
+void DomainFabric::clock(uint32_t domain) {
+  if (!leaders_.has(domain)) return;
+  const Domain& d = domains_[domain];
+  const bool ready = !d.ready.empty() || d.ended;
+  const int64_t at = leader_time(d);
+  leaders_.set(domain, at, ready, ready ? at : d.run->no_output_before());
+}
+
 /// Simulates a leader up to `horizon`, or to its next output or end.
 void DomainFabric::run_leader(uint32_t domain, int64_t horizon) {
+  go_on(domain, horizon);
+  if (!replaying_) clock(domain);
+}
+
+void DomainFabric::go_on(uint32_t domain, int64_t horizon) {
   Domain& d = domains_[domain];
   scratch_outputs_.clear();
   const bool again = d.again_until > 0 && ps_of(d.run->next_event()) <= d.again_until;
@@ -423,7 +438,7 @@ Time DomainFabric::next_event() const {
     }
     self->followers_.pop();
   }
-  for (const uint32_t l : leaders_) next = std::min(next, leader_time(domains_[l]));
+  next = std::min(next, leaders_.first().at);
   return next == kNever ? Time::infinity() : Time::ps(std::max(next, now_));
 }
 
@@ -451,27 +466,8 @@ Time DomainFabric::advance(Time limit_time, std::vector<Completion>& out) {
     }
     const int64_t future = future_.empty() ? kNever : future_.top().at;
     const int64_t follower = followers_.empty() ? kNever : followers_.top().at;
-    int64_t first = kNever;
-    int64_t first_tells = kNever;
-    int64_t second = kNever;  // when another leader may tell something
-    uint32_t leader = kNone;
-    bool leader_ready = false;
-    for (const uint32_t l : leaders_) {
-      const Domain& d = domains_[l];
-      const bool ready = !d.ready.empty() || d.ended;
-      const int64_t t = leader_time(d);
-      const int64_t tells = ready ? t : d.run->no_output_before();
-      if (t < first || (t == first && leader_ready && !ready)) {
-        second = std::min(second, first_tells);
-        first = t;
-        first_tells = tells;
-        leader = l;
-        leader_ready = ready;
-      } else {
-        second = std::min(second, tells);
-      }
-    }
-    const int64_t next = std::min({future, follower, first});
+    const LeaderClock::First first = leaders_.first();
+    const int64_t next = std::min({future, follower, first.at});
     if (next > limit || next == kNever) {
       if (limit != kNever) now_ = limit;
       return Time::ps(now_);
@@ -499,17 +495,15 @@ Time DomainFabric::advance(Time limit_time, std::vector<Completion>& out) {
       add(d, {next, serial_++, busy ? ++round_ : round_, busy, Input::Kind::transfer, id, 0});
       continue;
     }
-    if (first == next && !leader_ready) {
-      int64_t horizon = std::min({limit, follower, second});
+    if (first.at == next && !first.ready) {
+      int64_t horizon = std::min({limit, follower, leaders_.tells_but(first.domain)});
       if (future != kNever) horizon = std::min(horizon, future - 1);
-      run_leader(leader, std::max(horizon, next));
+      run_leader(first.domain, std::max(horizon, next));
       continue;
     }
     // Everything has been simulated through `next`: what happened at it is told.
     due.clear();
-    for (const uint32_t l : leaders_) {
-      if (leader_time(domains_[l]) == next) due.push_back(l);
-    }
+    leaders_.due(next, due);
     std::vector<uint32_t> unfed;
     while (!followers_.empty() && followers_.top().at == next) {
       const Due entry = followers_.top();
@@ -579,6 +573,7 @@ void DomainFabric::commit(uint32_t domain, int64_t at, std::vector<Completion>& 
   if (d.mode == Domain::Mode::leader) {
     for (const DomainOutput& o : d.ready) tell(o.what, o.label, o.member);
     d.ready.clear();
+    clock(domain);
     if (d.ended) end(domain);
     return;
   }
@@ -672,6 +667,7 @@ void DomainFabric::finish_episode(Domain& d) {
 void DomainFabric::end(uint32_t domain) {
   Domain& d = domains_[domain];
   const bool followed = d.mode == Domain::Mode::follower;
+  if (!watches_.empty()) note_for_watch(d);
   if (!followed && d.run->stepped() != nullptr && options_.audit_budget > 0) audit(d);
   apply_episode(d, *d.episode, now_, followed);
   if (!followed) fingerprint_ += d.run->fingerprint();
@@ -747,62 +743,47 @@ void DomainFabric::audit(const Domain& d) {
   }
 }
 
-void DomainFabric::apply_episode(Domain& d, const Episode& e, int64_t end, bool followed) {
-  ++stats_.domains;
-  stats_.largest_domain = std::max<uint64_t>(stats_.largest_domain, d.links.size());
-  if (followed) {
-    ++stats_.followed;
-    stats_.bytes_followed += e.totals.payload_bytes;
-    if (e.approximate) stats_.bytes_followed_stepped += e.totals.payload_bytes;
-    stats_.transmissions_followed += e.transmissions;
-    for (const TraceEntry& t : e.trace) {
-      const auto now = static_cast<uint64_t>(d.start + t.time_ps);
-      const auto port = [&](uint32_t local) {
-        return static_cast<uint64_t>(2 * link_order_[d.links[local / 2]] + (local & 1U));
-      };
-      uint64_t a = 0;
-      auto b = static_cast<uint64_t>(t.value);
-      switch (t.what) {
-        case kTraceDelivered:
-        case kTraceAcked: {
-          const GlobalQp& q = qps_[d.qps[t.object]];
-          a = q.dice_object;
-          b = static_cast<uint64_t>(q.posted + t.value);
-          break;
-        }
-        case kTraceRate:
-          a = qps_[d.qps[t.object]].dice_object;
-          break;
-        case kTracePause:
-          a = port(t.object);
-          break;
-        default:  // kTraceDrop
-          a = port(t.object);
-          b = qps_[d.qps[static_cast<size_t>(t.value)]].dice_object;
+/// A domain that began at `start` did what the episode says.
+void DomainFabric::book_followed(const PartsOf& parts, const Episode& e, int64_t start) {
+  ++stats_.followed;
+  stats_.bytes_followed += e.totals.payload_bytes;
+  if (e.approximate) stats_.bytes_followed_stepped += e.totals.payload_bytes;
+  stats_.transmissions_followed += e.transmissions;
+  for (const TraceEntry& t : e.trace) {
+    const auto now = static_cast<uint64_t>(start + t.time_ps);
+    const auto port = [&](uint32_t local) {
+      return static_cast<uint64_t>(2 * link_order_[parts.links[local / 2]] + (local & 1U));
+    };
+    uint64_t a = 0;
+    auto b = static_cast<uint64_t>(t.value);
+    switch (t.what) {
+      case kTraceDelivered:
+      case kTraceAcked: {
+        const GlobalQp& q = qps_[parts.qps[t.object]];
+        a = q.dice_object;
+        b = static_cast<uint64_t>(q.posted + t.value);
+        break;
       }
-      fingerprint_ += dice(now, t.what, a, b);
+      case kTraceRate:
+        a = qps_[parts.qps[t.object]].dice_object;
+        break;
+      case kTracePause:
+        a = port(t.object);
+        break;
+      default:  // kTraceDrop
+        a = port(t.object);
+        b = qps_[parts.qps[static_cast<size_t>(t.value)]].dice_object;
     }
-  } else {
-    PacketDomain::Jumps j;
-    if (d.run->packets() != nullptr) j = d.run->packets()->jumps();
-    if (d.run->stepped() != nullptr) {
-      ++stats_.stepped;
-      stats_.bytes_stepped += e.totals.payload_bytes;
-      stats_.transmissions_stepped += e.transmissions;
-      // Not simulated: taken out again below.
-      j.payload = e.totals.payload_bytes;
-      j.transmissions = e.transmissions;
-      stats_.bytes_jumped -= j.payload;
-      stats_.transmissions_jumped -= j.transmissions;
-    }
-    stats_.jumps += j.jumps;
-    stats_.bytes_jumped += j.payload;
-    stats_.transmissions_jumped += j.transmissions;
-    stats_.bytes_simulated += e.totals.payload_bytes - j.payload;
-    stats_.transmissions_simulated += e.transmissions - j.transmissions;
+    fingerprint_ += dice(now, t.what, a, b);
   }
-  for (uint32_t label = 0; label < d.qps.size(); ++label) {
-    GlobalQp& q = qps_[d.qps[label]];
+}
+
+/// The state of its parts at the end of an episode, and what they have done in it. `keep_losses`:
+/// it has drawn none of its own.
+void DomainFabric::leave_behind(const PartsOf& parts, const Episode& e, int64_t end,
+                                bool keep_losses) {
+  for (uint32_t label = 0; label < parts.qps.size(); ++label) {
+    GlobalQp& q = qps_[parts.qps[label]];
     const Episode::Residue& r = e.qps[label];
     q.posted += r.posted;
     if (r.plain) {
@@ -829,18 +810,46 @@ void DomainFabric::apply_episode(Domain& d, const Episode& e, int64_t end, bool 
     m.dcqcn.shift(end);
     memories_[q.memory] = m;
   }
-  for (uint32_t label = 0; label < d.links.size(); ++label) {
+  for (uint32_t label = 0; label < parts.links.size(); ++label) {
     for (uint32_t dir = 0; dir < 2; ++dir) {
       const uint32_t local = 2 * label + dir;
-      const uint32_t port = 2 * d.links[label] + dir;
+      const uint32_t port = 2 * parts.links[label] + dir;
       PortMemory m = e.port_memory[local];
       m.last_served = m.last_served == PortMemory::kNobody ? port_memories_[port].last_served
-                                                           : qps_[d.qps[m.last_served]].id.rank;
-      if (followed || d.run->packets() == nullptr) m.loss_draws = port_memories_[port].loss_draws;
+                                                           : qps_[parts.qps[m.last_served]].id.rank;
+      if (keep_losses) m.loss_draws = port_memories_[port].loss_draws;
       port_memories_[port] = m;
       tallies_[port].add(e.ports[local]);
     }
   }
+}
+
+void DomainFabric::apply_episode(Domain& d, const Episode& e, int64_t end, bool followed) {
+  const PartsOf parts{d.qps, d.links};
+  ++stats_.domains;
+  stats_.largest_domain = std::max<uint64_t>(stats_.largest_domain, d.links.size());
+  if (followed) {
+    book_followed(parts, e, d.start);
+  } else {
+    PacketDomain::Jumps j;
+    if (d.run->packets() != nullptr) j = d.run->packets()->jumps();
+    if (d.run->stepped() != nullptr) {
+      ++stats_.stepped;
+      stats_.bytes_stepped += e.totals.payload_bytes;
+      stats_.transmissions_stepped += e.transmissions;
+      // Not simulated: taken out again below.
+      j.payload = e.totals.payload_bytes;
+      j.transmissions = e.transmissions;
+      stats_.bytes_jumped -= j.payload;
+      stats_.transmissions_jumped -= j.transmissions;
+    }
+    stats_.jumps += j.jumps;
+    stats_.bytes_jumped += j.payload;
+    stats_.transmissions_jumped += j.transmissions;
+    stats_.bytes_simulated += e.totals.payload_bytes - j.payload;
+    stats_.transmissions_simulated += e.transmissions - j.transmissions;
+  }
+  leave_behind(parts, e, end, followed || d.run->packets() == nullptr);
   for (uint32_t label = 0; label < d.transfers.size(); ++label) {
     TransferRecord& r = records_[d.transfers[label]];
     const TransferRecord& from = e.transfers[label];
@@ -878,7 +887,7 @@ size_t DomainFabric::outstanding() const {
 }
 
 std::string DomainFabric::describe_stall() const {
-  for (const uint32_t l : leaders_) {
+  for (const uint32_t l : leaders_.domains()) {
     if (domains_[l].run->outstanding() > 0) return domains_[l].run->describe_stall();
   }
   return "nothing is outstanding";
@@ -886,7 +895,7 @@ std::string DomainFabric::describe_stall() const {
 
 void DomainFabric::check_conservation() const {
   // Every domain has been checked at its end.
-  for (const uint32_t l : leaders_) domains_[l].run->check_conservation();
+  for (const uint32_t l : leaders_.domains()) domains_[l].run->check_conservation();
   if (transfers_open_ > 0) return;
   int64_t asked = 0;
   for (const Transfer& t : transfers_) asked += t.size.count();
@@ -930,7 +939,7 @@ std::vector<LinkRecord> DomainFabric::links() const {
     for (uint32_t dir = 0; dir < 2; ++dir)
       sums[2 * i + dir] = tallies_[2 * links_in_order_[i] + dir];
   }
-  for (const uint32_t l : leaders_) {
+  for (const uint32_t l : leaders_.domains()) {
     const Domain& d = domains_[l];
     for (uint32_t port = 0; port < d.run->port_count(); ++port) {
       const uint32_t global = d.run->global_port(port);
@@ -978,7 +987,7 @@ FabricTotals DomainFabric::totals() const {
       t.wire_bytes += tallies_[2 * link + dir].bytes;
     }
   }
-  for (const uint32_t l : leaders_) {
+  for (const uint32_t l : leaders_.domains()) {
     const FabricTotals own = domains_[l].run->totals();
     add_totals(t, own);
     t.transmissions += own.transmissions;
@@ -989,7 +998,7 @@ FabricTotals DomainFabric::totals() const {
 
 uint64_t DomainFabric::fingerprint() const {
   uint64_t sum = fingerprint_;
-  for (const uint32_t l : leaders_) sum += domains_[l].run->fingerprint();
+  for (const uint32_t l : leaders_.domains()) sum += domains_[l].run->fingerprint();
   return sum;
 }
 

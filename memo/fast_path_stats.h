@@ -15,6 +15,9 @@ struct FastPathStats {
   int64_t bytes_simulated = 0, bytes_jumped = 0, bytes_followed = 0;
   uint64_t transmissions_simulated = 0, transmissions_jumped = 0, transmissions_followed = 0;
   uint64_t jumps = 0;  ///< over whole periods
+  // Stretches of calls that were followed as a whole: of `followed` and bytes_followed.
+  uint64_t stretches = 0, stretch_calls = 0;
+  int64_t bytes_stretches = 0;
   // Stepping (fast only).
   bool stepping = false;  ///< it was allowed
   uint64_t stepped = 0;   ///< domains

@@ -5,10 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "sim/collective.h"
 #include "sim/fabric.h"
+#include "sim/hash128.h"
 #include "sim/units.h"
 
 namespace trainyard {
@@ -38,13 +42,29 @@ inline Transfer hosted_transfer(const HostedCall& call, const CollectiveSend& se
   return t;
 }
 
+/// What a host remembers of a stretch of calls.
+class HostStretch {
+ public:
+  virtual ~HostStretch() = default;
+};
+
+/// Something came to use what a stretch that is replayed has for itself: the run has to be made
+/// without replays.
+class StretchConflict final : public std::exception {
+ public:
+  [[nodiscard]] const char* what() const noexcept override {
+    return "a repeated stretch of a program was disturbed";
+  }
+};
+
 class CollectiveHost {
  public:
   virtual ~CollectiveHost() = default;
 
   /// @returns the number of the call: 0, 1, 2, ...
   virtual uint32_t open(const HostedCall& call) = 0;
-  /// `member` has come, at the last instant returned by advance() or later.
+  /// `member` has come, at the last instant returned by advance() or later; earlier only as
+  /// let_go() says.
   virtual void arrive(uint32_t call, uint32_t member, Time at) = 0;
 
   struct Done {
@@ -61,6 +81,42 @@ class CollectiveHost {
   };
   /// Of a call whose messages are all acknowledged.
   [[nodiscard]] virtual Tally tally(uint32_t call) const = 0;
+
+  // Stretches: calls of one communicator, one after another, that are alone on their links. What
+  // came of them once can be booked as a whole where they begin in the same state.
+
+  static constexpr uint32_t kNoSite = 0xffffffffU;  ///< they are never booked as a whole
+  static constexpr uint32_t kNotYet = 0xfffffffeU;  ///< ask again the next time
+  /// Calls that may follow each other, the first one at hand. @returns the number of the site.
+  virtual uint32_t open_site(const std::vector<HostedCall>& calls) {
+    (void)calls;
+    return kNoSite;
+  }
+  /// State now of all that the calls of a site use; nothing: it is in use.
+  virtual std::optional<Hash128> site_state(uint32_t site) {
+    (void)site;
+    return std::nullopt;
+  }
+  /// From now on what the site uses is its own. @returns a number for what ends that.
+  virtual uint32_t hold(uint32_t site) {
+    (void)site;
+    return 0;
+  }
+  /// The calls are made one by one, after all. arrive() may then tell what came while it was held.
+  virtual void let_go(uint32_t hold) { (void)hold; }
+  /// Calls of the site that are made one by one are remembered; times count from `begin`.
+  virtual void watch(uint32_t site, Time begin) { (void)site, (void)begin; }
+  /// What has been remembered, at the end of the last call or later; null: they cannot be booked.
+  virtual std::shared_ptr<const HostStretch> watched(uint32_t site) {
+    (void)site;
+    return nullptr;
+  }
+  /// What is held does what was watched, from `begin` on; its state was the same. It is booked, and
+  /// let go, by replayed().
+  virtual void replay(uint32_t hold, std::shared_ptr<const HostStretch> stretch, Time begin) {
+    (void)hold, (void)stretch, (void)begin;
+  }
+  virtual void replayed(uint32_t hold) { (void)hold; }
 };
 
 }  // namespace trainyard

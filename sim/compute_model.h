@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,11 @@ class ComputeModel {
  public:
   virtual ~ComputeModel() = default;
   [[nodiscard]] virtual Time duration(const OpGraph& graph, uint32_t op, uint32_t rank) const = 0;
+  /// Ranks of one kind take equally long for an op; nothing: there is no saying.
+  [[nodiscard]] virtual std::optional<uint64_t> kind_of(uint32_t rank) const {
+    (void)rank;
+    return std::nullopt;
+  }
   /// For reports: "trace", "roofline (uncalibrated)".
   [[nodiscard]] virtual std::string source() const = 0;
   /// Called with the job that is to run. Throws UserError for an op that the model has no time for.

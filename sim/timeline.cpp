@@ -2,18 +2,16 @@
 #include "sim/timeline.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <numeric>
-#include <queue>
 
 #include "sim/dice.h"
 #include "sim/errors.h"
+#include "sim/timeline_state.h"
 
 namespace trainyard {
 namespace {
 
-constexpr uint32_t kNone = 0xffffffffU;
 // Events whose key is no rank.
 constexpr uint32_t kPartBegin = 0xfffffffcU;        // arg: index into Job::parts
 constexpr uint32_t kThrough = 0xfffffffdU;          // arg: index into held_
@@ -43,92 +41,6 @@ double busbw_factor(CollectiveKind kind, uint32_t n) {
       return 1.0;
   }
 }
-
-/// What is the same for all ranks of a class whose bindings repeat alike.
-struct Timeline::ClassInfo {
-  std::vector<char> host;                         // stream -> it is the host's
-  std::vector<std::vector<uint32_t>> stream_ops;  // fifo streams: ops in issue order
-  std::vector<uint32_t> nth;    // collective: its number within the group; send/recv: within
-                                // (peer, tag, direction)
-  std::vector<uint32_t> roots;  // ops without dependencies
-  uint32_t background = 0;      // ops that no step ends with
-};
-
-struct Timeline::RankState {
-  const OpGraph* graph = nullptr;
-  ClassInfo* info = nullptr;
-  // Unfinished dependencies per op, in pages that exist from the first look at one of their ops
-  // until all of them have finished: of a long program only the part at work takes memory.
-  struct Page {
-    std::unique_ptr<uint32_t[]> counts;
-    uint32_t left = kPageOps;
-  };
-  static constexpr uint32_t kPageOps = 256;
-  std::vector<Page> pages;
-  uint32_t& pending(uint32_t op) {
-    Page& page = pages[op / kPageOps];
-    if (!page.counts) {
-      TRAINYARD_ASSERT(page.left > 0);
-      page.counts = std::make_unique<uint32_t[]>(kPageOps);
-      const uint32_t first = op / kPageOps * kPageOps;
-      const auto last = std::min<size_t>(first + kPageOps, graph->ops.size());
-      for (uint32_t i = first; i < last; ++i) page.counts[i - first] = graph->dependency_count(i);
-    }
-    return page.counts[op % kPageOps];
-  }
-  void done_with(uint32_t op) {
-    Page& page = pages[op / kPageOps];
-    if (--page.left == 0) page.counts.reset();
-  }
-  struct StreamState {
-    uint32_t cursor = 0;  // fifo
-    bool busy = false;
-    std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready;
-  };
-  std::vector<StreamState> streams;
-  uint32_t left = 0, left_in_front = 0;
-  // What runs now, and since when the split below holds.
-  int computing = 0, hosting = 0, moving = 0, waiting = 0, storing = 0;
-  [[nodiscard]] bool idle() const { return computing + hosting + moving + waiting + storing == 0; }
-  std::array<int16_t, kDimensions> moving_of{}, waiting_of{};
-  Time since;
-  /// With TimelineOptions::overlap_q32: compute ops under way, and how fast.
-  struct Paced {
-    uint32_t op = 0;
-    Time begin;
-    Time work;  // left at `from`, in time without company
-    Time from;
-    Time end;  // at the present pace; events for other times are void
-  };
-  std::vector<Paced> paced;
-  bool slow = false;
-};
-
-struct Timeline::Collective {
-  uint32_t group = 0, nth = 0;
-  CollectiveRecord record;
-  CollectiveKind kind = CollectiveKind::all_reduce;
-  int64_t bytes = 0;
-  uint32_t first_rank = kNone, first_op = 0;
-  const CollectiveAlgorithm* algorithm = nullptr;  // null: nothing moves
-  std::unique_ptr<CollectiveRun> run;
-  uint32_t call = kNone;        // of the host
-  std::vector<uint32_t> op_of;  // member -> op, kNone before arrival
-  std::vector<Time> arrival;    // member
-  std::vector<char> member_done;
-  uint32_t arrived = 0, done = 0;
-  uint32_t owner = 0;
-  Time floor;
-};
-
-struct Timeline::Message {
-  uint32_t src = 0, dst = 0;
-  uint32_t send_op = kNone, recv_op = kNone;
-  uint32_t owner = kNone;  // of its transfer
-  Time posted_send, posted_recv, start;
-  bool started = false, delivered = false;
-  MessageKey key{};
-};
 
 Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
                    const CollectiveSelector& collectives, TimelineOptions options)
@@ -175,13 +87,19 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
         if (op.kind == OpKind::storage && op.action != StorageAction::snapshot) {
           TRAINYARD_ASSERT(options_.storage != nullptr);
         }
-        if (op.kind == OpKind::collective)
+        if (op.kind == OpKind::collective) {
           info->nth[i] = per_group[binding.groups[op.group_slot]]++;
+          auto& slots = info->group_slots;
+          if (std::find(slots.begin(), slots.end(), op.group_slot) == slots.end()) {
+            slots.push_back(op.group_slot);
+          }
+        }
         if (op.kind == OpKind::send || op.kind == OpKind::recv) {
           const uint32_t peer = binding.peers[op.peer_slot];
           info->nth[i] = per_peer[{peer, op.tag, op.kind == OpKind::send}]++;
         }
       }
+      if (may_replay()) info->stretches = find_stretches(*g);
     }
     RankState& s = ranks_[r];
     s.graph = g;
@@ -280,10 +198,15 @@ Dimension Timeline::dimension(const RankState& s, uint32_t op) {
 
 /// Books the time since the last change of what runs on `rank`.
 void Timeline::account(uint32_t rank) {
+  if (ranks_[rank].replay != nullptr) replay_until_now(rank);
+  book(rank, now_);
+}
+
+void Timeline::book(uint32_t rank, Time now) {
   RankState& s = ranks_[rank];
   const Time from = s.since;
-  const Time span = now_ - from;
-  s.since = now_;
+  const Time span = now - from;
+  s.since = now;
   if (span.ps() == 0) return;
   if (recorder_ != nullptr) {
     recorder_->phase(rank,
@@ -293,7 +216,7 @@ void Timeline::account(uint32_t rank) {
                      : s.storing > 0 ? Phase::storage
                      : s.waiting > 0 ? Phase::wait
                                      : Phase::idle,
-                     from, now_);
+                     from, now);
   }
   RankTimes& t = times_[rank];
   const auto first_of = [](const std::array<int16_t, kDimensions>& running) {
@@ -430,6 +353,7 @@ void Timeline::begin_now(uint32_t rank, uint32_t op) {
       Time d = compute_.duration(*s.graph, op, rank);
       if (o.exchange != 0) d = scaled(d, rank, o);
       account(rank);
+      if (s.recording != nullptr) write_down(rank, op, StretchEvent::begin, d);
       const bool host = s.info->host[o.stream] != 0;
       (host ? s.hosting : s.computing) += 1;
       if (options_.overlap_q32 != 0 && !host) {
@@ -532,6 +456,7 @@ uint32_t Timeline::position(uint32_t rank, uint32_t slot) const {
 void Timeline::finish(uint32_t rank, uint32_t op) {
   RankState& s = ranks_[rank];
   const Op& o = s.graph->ops[op];
+  if (s.replay != nullptr || s.recording != nullptr) end_in_stretch(rank, op);
   if (o.background) {
     // A rank that has nothing else to do and goes on now was held up by it since it fell idle.
     bool held_up = false;
@@ -582,6 +507,17 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
     finished_.emplace_back(rank, op);
     return;
   }
+  if (hold(rank, op)) return;
+  come(rank, op, now_, false);
+}
+
+/// A member comes to its collective, at `at`. `waits`: that it waits for others has been booked.
+void Timeline::come(uint32_t rank, uint32_t op, Time at, bool waits) {
+  RankState& s = ranks_[rank];
+  const Op& o = s.graph->ops[op];
+  const uint32_t gi = job_.ranks[rank].binding.groups[o.group_slot];
+  const Group& group = job_.groups[gi];
+  const uint32_t member = position(rank, o.group_slot);
   const uint64_t key = (static_cast<uint64_t>(gi) << 32) | s.info->nth[op];
   const uint32_t slot = free_collectives_.empty() ? static_cast<uint32_t>(collectives_.size())
                                                   : free_collectives_.back();
@@ -615,7 +551,7 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
     r.kind = o.collective;
     r.ranks = static_cast<uint32_t>(group.members.size());
     r.bytes = o.bytes;
-    r.first_arrival = now_;
+    r.first_arrival = at;
     c.owner = r.owner = static_cast<uint32_t>(owners_.size());
     owners_.push_back({nullptr, r.index, o.collective});
     if (options_.faults != nullptr) open_in_order_.emplace(r.index, slot);
@@ -650,12 +586,13 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
   }
   TRAINYARD_ASSERT(c.op_of[member] == kNone);
   c.op_of[member] = op;
-  c.arrival[member] = now_;
+  c.arrival[member] = at;
   ++c.arrived;
   account(rank);
+  if (s.recording != nullptr) write_down(rank, op, StretchEvent::arrive, Time());
   const auto n = static_cast<uint32_t>(group.members.size());
   if (c.arrived < n) {
-    wait(rank, op, 1);
+    if (!waits) wait(rank, op, 1);
   } else {
     // The last one is here: everybody's wait ends, the transfer begins.
     c.record.start = now_;
@@ -669,12 +606,15 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
         emit(other, c.op_of[m], Span::Kind::wait, c.arrival[m], now_, c.owner, rank);
       }
       move(other, c.op_of[m], 1);
+      if (ranks_[other].recording != nullptr) {
+        write_down(other, c.op_of[m], StretchEvent::all_here, now_ - c.arrival[m]);
+      }
     }
   }
   std::vector<CollectiveSend> sends;
   std::vector<uint32_t> done;
   if (c.call != kNone) {
-    options_.host->arrive(c.call, member, now_);
+    options_.host->arrive(c.call, member, at);
     return;
   }
   if (c.run) {
@@ -733,10 +673,16 @@ void Timeline::member_through(uint32_t index, uint32_t m) {
   const uint32_t rank = members[m];
   account(rank);
   all_here ? move(rank, c.op_of[m], -1) : wait(rank, c.op_of[m], -1);
+  if (ranks_[rank].recording != nullptr) {
+    write_down(rank, c.op_of[m], StretchEvent::through, now_ - c.record.start);
+    if (!all_here) ranks_[rank].recording->failed = true;
+  }
   emit(rank, c.op_of[m], Span::Kind::collective, all_here ? c.record.start : c.arrival[m], now_,
        c.owner);
   finished_.emplace_back(rank, c.op_of[m]);
-  if (c.done == members.size()) close_collective(index);
+  if (c.done < members.size()) return;
+  if (ranks_[rank].recording != nullptr) write_down(rank, c);
+  close_collective(index);
 }
 
 void Timeline::close_collective(uint32_t index) {
@@ -750,14 +696,6 @@ void Timeline::close_collective(uint32_t index) {
         op_label(c.first_rank, c.first_op) + " of group '" + job_.groups[c.group].name + "' took " +
         print_time(r.finish - r.first_arrival) + ", of which " + print_time(r.wait_max) +
         " waiting for its last member; limit " + print_time(options_.collective_timeout));
-  }
-  const double seconds = (r.finish - r.start).seconds();
-  if (seconds > 0) {
-    const double bytes =
-        static_cast<double>(r.bytes) *
-        (r.kind == CollectiveKind::all_gather ? static_cast<double>(r.ranks) : 1.0);
-    r.algbw_gbytes_per_s = bytes / seconds * 1e-9;
-    r.busbw_gbytes_per_s = r.algbw_gbytes_per_s * busbw_factor(r.kind, r.ranks);
   }
   open_collectives_.erase((static_cast<uint64_t>(c.group) << 32) | c.nth);
   if (options_.faults != nullptr) open_in_order_.erase(r.index);
@@ -774,6 +712,14 @@ void Timeline::keep(Collective& c) {
   if (length < shortest_record_) {
     ++records_dropped_;
     return;
+  }
+  const double seconds = length.seconds();
+  if (seconds > 0) {
+    const double bytes =
+        static_cast<double>(r.bytes) *
+        (r.kind == CollectiveKind::all_gather ? static_cast<double>(r.ranks) : 1.0);
+    r.algbw_gbytes_per_s = bytes / seconds * 1e-9;
+    r.busbw_gbytes_per_s = r.algbw_gbytes_per_s * busbw_factor(r.kind, r.ranks);
   }
   r.name = ranks_[c.first_rank].graph->name_of(c.first_op);
   r.group = job_.groups[c.group].name;
@@ -971,7 +917,7 @@ bool Timeline::run(Recorder* recorder) {
 }
 
 bool Timeline::run_all() {
-  auto settle = [&] {
+  const auto settle = [&] {
     // Ops that end at this instant release others, which may end at once, too. Streams look for
     // their next op when all that end together have released theirs.
     for (size_t first = 0; first < finished_.size();) {
@@ -1021,6 +967,7 @@ bool Timeline::run_all() {
       throw SimulationError("collective timeout of " + print_time(options_.collective_timeout) +
                             " at " + print_time(now_) + ": " + describe_hang());
     }
+    if (stuck && release_holds()) continue;
     if (stuck) throw SimulationError(describe_hang());
     if (options_.progress && !options_.progress(now_, ops_done_)) return false;
     completions.clear();

@@ -30,9 +30,11 @@
 #include "sim/event_queue.h"
 #include "sim/fabric.h"
 #include "sim/fault_source.h"
+#include "sim/hash128.h"
 #include "sim/op_graph.h"
 #include "sim/records.h"
 #include "sim/storage.h"
+#include "sim/stretch.h"
 
 namespace trainyard {
 
@@ -76,6 +78,9 @@ struct TimelineOptions {
   CollectiveHost* host = nullptr;
   /// Of more collectives the longest are recorded.
   size_t most_records = 1'000'000;
+  /// With `host`: stretches (sim/stretch.h) that begin in a state in which they have begun before
+  /// are not run again. Throws StretchConflict where it cannot be kept up.
+  bool stretches = true;
   /// Serves ops of storage; needed where there are any.
   Storage* storage = nullptr;
   /// Called now and then with the simulated time and ops done; returning false stops the run.
@@ -105,13 +110,23 @@ class Timeline {
   [[nodiscard]] std::vector<std::string> owners() const;
   [[nodiscard]] uint64_t ops_done() const { return ops_done_; }
   [[nodiscard]] uint64_t fingerprint() const { return fingerprint_; }
+  /// Ops that were not run one by one, because their stretch had been seen before.
+  [[nodiscard]] uint64_t ops_replayed() const { return ops_replayed_; }
 
  private:
+  static constexpr uint32_t kNone = 0xffffffffU;
+
   struct ClassInfo;   // per OpGraph: stream lists, match numbers
   struct RankState;   // per rank: counters only
   struct Collective;  // in progress
   struct Message;     // a matched send/recv pair
-  struct Flight {     // per transfer
+  enum class StretchEvent : uint8_t;
+  struct StretchStep;
+  struct StretchRecord;
+  struct StretchRecording;
+  struct StretchReplay;
+  struct StretchHold;
+  struct Flight {  // per transfer
     enum class Of : uint8_t { message, collective, storage };
     Of of = Of::message;
     uint32_t index = 0;   // slot of the collective or message, the storage's token
@@ -136,6 +151,7 @@ class Timeline {
   void begin(uint32_t rank, uint32_t op);
   void begin_now(uint32_t rank, uint32_t op);
   void begin_collective(uint32_t rank, uint32_t op);
+  void come(uint32_t rank, uint32_t op, Time at, bool waits);
   void begin_message(uint32_t rank, uint32_t op);
   void begin_storage(uint32_t rank, uint32_t op);
   void run_storage();
@@ -160,6 +176,26 @@ class Timeline {
   void member_through(uint32_t index, uint32_t member);
   void close_collective(uint32_t index);
   void account(uint32_t rank);
+  void book(uint32_t rank, Time now);
+  // Stretches: timeline_stretches.cpp.
+  [[nodiscard]] bool may_replay() const;
+  bool hold(uint32_t rank, uint32_t op);
+  [[nodiscard]] bool can_hold(uint32_t rank, const Stretch& stretch) const;
+  bool begin_hold(uint32_t rank, uint32_t op, const Stretch& stretch, StretchHold& hold);
+  void decide(const StretchHold& hold);
+  void run_held(const StretchHold& hold);
+  bool release_holds();
+  void record(const Hash128& key, const Stretch& stretch, const Group& group,
+              const StretchHold& hold);
+  [[nodiscard]] bool alone_in_servers(uint32_t group);
+  const Hash128& content_of(ClassInfo& info, const Stretch& stretch, uint32_t rank, uint64_t kind);
+  std::vector<HostedCall> calls_of(const Stretch& stretch, uint32_t rank) const;
+  void replay(const Stretch& stretch, const Group& group, const StretchHold& hold,
+              const std::shared_ptr<const StretchRecord>& record);
+  void replay_until_now(uint32_t rank);
+  void write_down(uint32_t rank, uint32_t op, StretchEvent what, Time length);
+  void write_down(uint32_t rank, const Collective& collective);
+  void end_in_stretch(uint32_t rank, uint32_t op);
   void emit(uint32_t rank, uint32_t op, Span::Kind kind, Time begin, Time end,
             uint32_t owner = Span::kNone, uint32_t last = Span::kNone);
   [[nodiscard]] std::string describe_hang();
@@ -205,8 +241,14 @@ class Timeline {
   std::vector<std::pair<uint32_t, uint32_t>> finished_;  // ops that end at this instant
   std::vector<std::pair<uint32_t, uint32_t>> delayed_;   // ops that wait for their stopped GPU
   std::vector<std::pair<uint32_t, uint32_t>> held_;      // collective, member: until its floor
-  uint64_t ops_done_ = 0, ops_total_ = 0;
+  uint64_t ops_done_ = 0, ops_total_ = 0, ops_replayed_ = 0;
   uint64_t fingerprint_ = 0;
+  std::map<uint32_t, std::unique_ptr<StretchHold>> holds_;  // by group
+  /// By server: the only group with several members there, kNone - 1 for several; when asked.
+  std::vector<uint32_t> server_users_;
+  std::unordered_map<Hash128, std::shared_ptr<const StretchRecord>, Hash128Hash> stretches_;
+  std::unordered_map<Hash128, uint32_t, Hash128Hash> recordings_;  // under way or failed: times
+  std::unordered_map<Hash128, uint32_t, Hash128Hash> sites_;       // kNone: no site
 };
 
 }  // namespace trainyard

@@ -18,6 +18,7 @@ class Trace final : public ComputeModel {
     }
     return o.duration;
   }
+  [[nodiscard]] std::optional<uint64_t> kind_of(uint32_t) const override { return 0; }
   [[nodiscard]] std::string source() const override { return "trace"; }
 
  private:
@@ -41,6 +42,7 @@ class Roofline final : public ComputeModel {
     }
     return sum;
   }
+  [[nodiscard]] std::optional<uint64_t> kind_of(uint32_t) const override { return 0; }
   [[nodiscard]] std::string source() const override { return "roofline (uncalibrated)"; }
 
  private:

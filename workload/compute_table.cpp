@@ -26,7 +26,7 @@ using Shape = std::array<int64_t, 3>;  // m, n, k; elementwise: bytes, 0, 0
 constexpr std::array<const char*, 6> kKinds{"gemm",      "gemm-fp8",           "gemm-tf32",
                                             "attention", "attention-backward", "elementwise"};
 
-size_t kind_of(const Kernel& k) {
+size_t kernel_kind(const Kernel& k) {
   switch (k.kind) {
     case Kernel::Kind::gemm:
       return static_cast<size_t>(k.precision);
@@ -66,6 +66,7 @@ class Table final : public ComputeModel {
     read();
   }
 
+  [[nodiscard]] std::optional<uint64_t> kind_of(uint32_t) const override { return 0; }
   [[nodiscard]] Time duration(const OpGraph& graph, uint32_t op, uint32_t) const override {
     const Op& o = graph.ops[op];
     if (o.flops == 0 && o.bytes == 0) return o.duration;
@@ -86,7 +87,7 @@ class Table final : public ComputeModel {
       (f.how == How::exact    ? exact
        : f.how == How::inside ? interpolated
                               : outside)
-          .emplace(kind_of(k), shape_of(k));
+          .emplace(kernel_kind(k), shape_of(k));
     };
     for (const RankProgram& rank : job.ranks) {
       const OpGraph& g = *rank.graph;
@@ -211,7 +212,7 @@ class Table final : public ComputeModel {
   /// Linear between the two rows that differ from the shape in one dimension only and lie nearest
   /// on either side; of several dimensions the first that has them.
   [[nodiscard]] Found time_of(const Kernel& k) const {
-    const size_t kind = kind_of(k);
+    const size_t kind = kernel_kind(k);
     const Shape shape = shape_of(k);
     const auto& table = tables_[kind];
     if (const auto it = table.find(shape); it != table.end()) {

@@ -32,6 +32,10 @@ class Varied final : public ComputeModel {
     }
     return t;
   }
+  [[nodiscard]] std::optional<uint64_t> kind_of(uint32_t rank) const override {
+    if (v_.jitter != nullptr || model_->kind_of(rank) != uint64_t{0}) return std::nullopt;
+    return rank < v_.slow_q32.size() ? v_.slow_q32[rank] : 0;
+  }
   [[nodiscard]] std::string source() const override { return model_->source(); }
   std::vector<ComputeRemark> prepare(const Job& job) override { return model_->prepare(job); }
 

@@ -112,6 +112,7 @@ struct Result {
   std::vector<RankTimes> rank_times;
   std::vector<CollectiveRecord> collectives;
   uint64_t collectives_dropped = 0;        ///< shorter ones that are not among them
+  uint64_t ops = 0, ops_replayed = 0;      ///< of the job; those in stretches that were followed
   std::vector<DurationRow> durations;      ///< all ranks first, then, of small jobs, rank by rank
   std::vector<CallSizeRow> call_sizes;     ///< of the job
   std::vector<TransferRecord> flows;       ///< one per transfer, in order of start

@@ -335,6 +335,13 @@ void fast_path(const Result& result, std::string& out) {
                          ? " (" + percent(f.bytes_followed_stepped) + " what was stepped)"
                          : ""),
          out);
+  if (f.stretches > 0) {
+    figure("stretches",
+           fmt::format("{} of the payload and {} of {} ops in {} stretches followed as a whole",
+                       percent(f.bytes_stretches), report::grouped(result.ops_replayed),
+                       report::grouped(result.ops), report::grouped(f.stretches)),
+           out);
+  }
   if (f.stepping) {
     figure("stepping",
            fmt::format("{} of the payload in {} domains, {} events for {} link transmissions; {} "

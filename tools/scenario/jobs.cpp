@@ -51,6 +51,13 @@ class CombinedModel final : public ComputeModel {
     const auto it = std::upper_bound(first_.begin(), first_.end(), rank);
     return models_[static_cast<size_t>(it - first_.begin()) - 1]->duration(graph, op, rank);
   }
+  [[nodiscard]] std::optional<uint64_t> kind_of(uint32_t rank) const override {
+    const auto it = std::upper_bound(first_.begin(), first_.end(), rank);
+    const auto job = static_cast<uint64_t>(it - first_.begin()) - 1;
+    const auto kind = models_[job]->kind_of(rank);
+    if (!kind || *kind >> 48 != 0) return std::nullopt;
+    return job << 48 | *kind;
+  }
   /// Each once.
   [[nodiscard]] std::string source() const override {
     std::vector<std::string> seen;

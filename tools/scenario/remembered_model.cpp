@@ -22,6 +22,9 @@ class Remembered final : public ComputeModel {
     if (t == Time::infinity()) t = model_->duration(graph, op, rank);
     return t;
   }
+  [[nodiscard]] std::optional<uint64_t> kind_of(uint32_t rank) const override {
+    return model_->kind_of(rank);
+  }
   [[nodiscard]] std::string source() const override { return model_->source(); }
   std::vector<ComputeRemark> prepare(const Job& job) override { return model_->prepare(job); }
 

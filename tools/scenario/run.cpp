@@ -245,6 +245,9 @@ class SharedModel final : public ComputeModel {
   [[nodiscard]] Time duration(const OpGraph& graph, uint32_t op, uint32_t rank) const override {
     return model_->duration(graph, op, rank);
   }
+  [[nodiscard]] std::optional<uint64_t> kind_of(uint32_t rank) const override {
+    return model_->kind_of(rank);
+  }
   [[nodiscard]] std::string source() const override { return model_->source(); }
 
  private:
@@ -968,6 +971,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     options.partition = s.domains;
     options.memo = s.memo;
     options.jumps = s.period_jump;
+    options.stretches = s.stretches;
     options.stepping = s.fast_path == "fast" && s.stepping && !stepping_declines(config);
     options.audit_budget = options.stepping ? s.audit_budget : 0;
     options.memo_bytes = static_cast<size_t>(s.memo_limit);
@@ -1060,6 +1064,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     const bool alone = flows.empty() && faults.changes().empty();
     Fabric& beneath = alone ? fabric : staged;
     if (alone && options.faults == nullptr) options.host = domains;
+    options.stretches = s.stretches;
     Timeline timeline(import.job, beneath, *compute, *selector, options);
     try {
       r.complete = timeline.run(&spans);
@@ -1079,6 +1084,8 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     r.step_time = timeline.end();
     if (storage && r.complete) storage_figures = storage->stats();
     r.rank_times = timeline.rank_times();
+    r.ops = ops;
+    r.ops_replayed = timeline.ops_replayed();
     r.collectives = timeline.collectives();
     r.collectives_dropped = timeline.records_dropped();
     r.durations = spans.ops.take();
@@ -1180,10 +1187,24 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
   return r;
 }
 
+/// Stretches hold what they use for themselves; where that turns out wrong, without them.
+Result run_safely(const Scenario& s, const RunHooks& hooks) {
+  try {
+    return run_once(s, hooks);
+  } catch (const StretchConflict& e) {
+    Scenario without = s;
+    without.stretches = false;
+    Result r = run_once(without, hooks);
+    r.warnings.push_back(std::string(e.what()) +
+                         ": run again with simulation.stretches: off; set it to save the time");
+    return r;
+  }
+}
+
 }  // namespace
 
 Result run_scenario(const Scenario& s, const RunHooks& hooks) {
-  if (auto folded = run_folded(s, [&](const Scenario& part) { return run_once(part, hooks); })) {
+  if (auto folded = run_folded(s, [&](const Scenario& part) { return run_safely(part, hooks); })) {
     // Figures of the whole, not of the part. What is sent has been added up already.
     const std::vector<TrainingFigure> sent = std::move(folded->training);
     folded->training = planned_figures(*s.training, {});
@@ -1195,7 +1216,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     folded->energy = energy_figures(s, s.training, folded->step_time, folded->rank_times);
     return std::move(*folded);
   }
-  Result r = run_once(s, hooks);
+  Result r = run_safely(s, hooks);
   if (!s.interference || !r.complete) return r;
   for (size_t i = 0; i < r.jobs.size(); ++i) {
     Scenario alone = s;
@@ -1203,7 +1224,7 @@ Result run_scenario(const Scenario& s, const RunHooks& hooks) {
     RunHooks same;
     same.progress = hooks.progress;
     same.healthy = hooks.healthy;
-    const Result without = run_once(alone, same);
+    const Result without = run_safely(alone, same);
     if (!without.complete) {
       r.warnings.push_back("job '" + r.jobs[i].name + "' alone: " + without.incomplete_reason);
       r.trust.push_back({"warning", r.warnings.back(), true});

@@ -985,6 +985,8 @@ void read_simulation(Block& root, Scenario& s) {
   s.memo = memo.is_word("memo", "on");
   const Params jumps = b.one(scenario_key("simulation.period_jump"));
   s.period_jump = jumps.is_word("period_jump", "on");
+  const Params stretches = b.one(scenario_key("simulation.stretches"));
+  s.stretches = stretches.is_word("stretches", "on");
   const Params stepping = b.one(scenario_key("simulation.stepping"));
   s.stepping = stepping.is_word("stepping", "on");
   const Params noise = b.one(scenario_key("simulation.noise"));
@@ -1015,7 +1017,8 @@ void read_simulation(Block& root, Scenario& s) {
   list_setting(s, "simulation.engine", engine, b.origin("engine"));
   list_settings(s, "simulation.", s.engine.params);
   list_setting(s, "simulation.fast_path", fast, b.origin("fast_path"));
-  for (const Params* p : {&domains, &memo, &jumps, &stepping, &noise, &variants, &memo_limit}) {
+  for (const Params* p :
+       {&domains, &memo, &jumps, &stretches, &stepping, &noise, &variants, &memo_limit}) {
     list_settings(s, "simulation.", *p);
   }
   list_settings(s, "simulation.audit.", audit);

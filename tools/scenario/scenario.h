@@ -114,7 +114,7 @@ struct Scenario : WorkloadSpec {
   Time until = Time::infinity();   ///< simulation.until
   int64_t fold_from = 0;           ///< simulation.fold; 0: off
   std::string fast_path = "none";  ///< or "exact", "fast"
-  bool domains = true, memo = true, period_jump = true, stepping = true;
+  bool domains = true, memo = true, period_jump = true, stretches = true, stepping = true;
   bool shared_noise = false;
   uint32_t noise_variants = 1;
   double audit_budget = 0;  ///< share of the work
