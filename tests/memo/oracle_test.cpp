@@ -98,6 +98,14 @@ TEST(Oracle, Faults) {
   EXPECT_GT(s.followed, 0U);
 }
 
+/// NICs serve several classes: what they remember of them lasts from one busy period to the next.
+TEST(Oracle, Classes) {
+  const Sum s = compare(1, seeds(200), Flavour::classes);
+  EXPECT_GT(s.followed, 0U);
+  EXPECT_GT(s.merges, 0U);
+  EXPECT_GT(s.pauses, 0U);
+}
+
 /// Message by message under the timeline, the packet engine gives the same times. (With several
 /// equal paths it may not: queue pairs of a collective are opened at once here, in the timeline
 /// when they are used first, so that they may have other source ports.)
