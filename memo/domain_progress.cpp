@@ -117,7 +117,8 @@ void DomainFabric::lead(uint32_t domain) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     Domain& d = domains_[domain];
     const Input& in = inputs[i];
-    if (i == 0 || in.round != inputs[i - 1].round || in.before) {
+    // Flows that begin by themselves share a round with what comes at a later instant.
+    if (i == 0 || in.round != inputs[i - 1].round || in.at != inputs[i - 1].at || in.before) {
       const int64_t limit = in.before ? in.at - 1 : in.at;
       while (ps_of(d.run->next_event()) <= limit) {
         run_leader(domain, limit);
@@ -707,7 +708,7 @@ void DomainFabric::audit(const Domain& d) {
   };
   for (size_t i = 0; i < d.inputs.size(); ++i) {
     const Input& in = d.inputs[i];
-    if (i == 0 || in.round != d.inputs[i - 1].round || in.before) {
+    if (i == 0 || in.round != d.inputs[i - 1].round || in.at != d.inputs[i - 1].at || in.before) {
       const int64_t limit = in.before ? in.at - 1 : in.at;
       while (ps_of(run.next_event()) <= limit) {
         run.advance(Time::ps(limit), outs);

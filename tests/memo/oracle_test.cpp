@@ -22,6 +22,7 @@ void expect_same(const Outcome& a, const Outcome& b, const std::string& what) {
   EXPECT_EQ(a.marks, b.marks) << what;
   EXPECT_EQ(a.drops, b.drops) << what;
   EXPECT_EQ(a.links, b.links) << what;
+  for (size_t i = 0; i < a.flows.size(); ++i) EXPECT_EQ(a.flows[i], b.flows[i]) << what << " " << i;
 }
 
 struct Sum {

@@ -311,6 +311,16 @@ inline RandomCase random_case(uint64_t seed, Flavour flavour) {
            std::to_string(static_cast<int>(flavour)) + ": " + std::to_string(servers) + "x" +
            std::to_string(gpus) + " on " + std::to_string(leaves) + "+" + std::to_string(spines) +
            (scale_up ? " with" : " without") + " scale-up, " + std::to_string(n_steps) + " steps";
+  if (flavour == Flavour::classes) {
+    c.text +=
+        "; " + std::to_string(c.config.classes) + " classes" + (c.config.dwrr ? ", dwrr" : "");
+    for (const uint32_t weight : c.config.weights) c.text += " " + std::to_string(weight);
+    c.text += ", " + std::to_string(c.config.qps) + " queue pairs, " +
+              (c.config.congestion == CongestionControl::none ? "no" : "some") + " control, " +
+              (c.config.window == WindowRule::none ? "no" : "some") + " window, alpha " +
+              std::to_string(c.config.alpha_q16) + (c.credits ? ", credits, " : ", ") +
+              std::to_string(c.flows.size()) + " flows";
+  }
   for (const FabricChange& f : c.changes) {
     c.text += "; " + std::to_string(static_cast<int>(f.kind)) + " of link " +
               std::to_string(f.link) + " at " + print_time(f.at);
@@ -326,6 +336,7 @@ struct Outcome {
   uint64_t transmissions = 0, pauses = 0, marks = 0, drops = 0;
   int64_t payload = 0;
   std::vector<std::string> links;  ///< sorted
+  std::vector<std::string> flows;  ///< in order of start
   FastPathStats stats;
   std::string error;
 };
@@ -384,6 +395,13 @@ inline Outcome run_case(const RandomCase& c, Way way) {
                       " " + std::to_string(l.busy.ps()) + " " + std::to_string(l.peak_queue_bytes));
   }
   std::sort(o.links.begin(), o.links.end());
+  if (!c.flows.empty()) {
+    for (const TransferRecord& r : staged.flow_records(false)) {
+      o.flows.push_back(std::to_string(r.src) + ">" + std::to_string(r.dst) + " from " +
+                        print_time(r.start) + ": " + std::to_string(r.delivered.ps()) + " " +
+                        std::to_string(r.acknowledged.ps()));
+    }
+  }
   if (domains != nullptr) o.stats = domains->stats();
   return o;
 }
