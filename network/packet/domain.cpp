@@ -466,10 +466,7 @@ int64_t PacketDomain::nic_ready(uint32_t pi) const {
 }
 
 uint32_t PacketDomain::take_from_switch(uint32_t pi) {
-  if (classes_ > 1) {
-    const uint32_t c = class_of_switch(pi);
-    return c == kNil ? kNil : take_lane(pi, c);
-  }
+  if (classes_ > 1) return take_by_class(pi);
   const Lane& l = ports_[pi].lane;
   if (l.paused || l.data.head == kNil) return kNil;
   return take_lane(pi, 0);
@@ -486,6 +483,11 @@ uint32_t PacketDomain::take_from_switch(uint32_t pi) {
   if (stamps_ && packet.type == kData) stamp(p, k);
   release(paths_[packet.path - 1], packet.wire, c);
   return k;
+}
+
+[[gnu::noinline]] uint32_t PacketDomain::take_by_class(uint32_t pi) {
+  const uint32_t c = class_of_switch(pi);
+  return c == kNil ? kNil : take_lane(pi, c);
 }
 
 void PacketDomain::mark_by_queue(Port& out, uint32_t k, int64_t queued) {
@@ -614,7 +616,7 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
     all_paused = all_paused && l.paused;
   }
   if (all_paused || !p.sending) return kNil;
-  if (classes_ > 1) return take_by_class(pi);
+  if (classes_ > 1) return take_by_class_of_nic(pi);
   // Round robin: first eligible queue pair after the one served last.
   Sender& sender = senders_[p.sender];
   if (sender.paced) return take_paced(pi);
@@ -660,7 +662,7 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
 }
 
 /// The same with several classes.
-[[gnu::noinline]] uint32_t PacketDomain::take_by_class(uint32_t pi) {
+[[gnu::noinline]] uint32_t PacketDomain::take_by_class_of_nic(uint32_t pi) {
   const uint32_t qi = queue_pair_of_nic(pi);
   if (qi == kNil) return kNil;
   QueuePair& q = qps_[qi];

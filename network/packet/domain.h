@@ -429,9 +429,10 @@ class PacketDomain {
   void kick_here(uint32_t port);
   void transmit(uint32_t port);
   uint32_t take_from_switch(uint32_t port);
+  uint32_t take_by_class(uint32_t port);
   uint32_t take_lane(uint32_t port, uint32_t traffic_class);
   uint32_t take_from_nic(uint32_t port);
-  uint32_t take_by_class(uint32_t port);
+  uint32_t take_by_class_of_nic(uint32_t port);
   uint32_t take_paced(uint32_t port);
   uint32_t send_next(uint32_t qp);
   void pace(uint32_t sender, uint32_t qp);
