@@ -807,7 +807,8 @@ int64_t PacketDomain::threshold(const Port& in, const Node& n) const {
   return true;
 }
 
-void PacketDomain::release(uint32_t in_index, int32_t size, uint32_t c) {
+[[gnu::always_inline]] inline void PacketDomain::release(uint32_t in_index, int32_t size,
+                                                         uint32_t c) {
   Port& in = ports_[in_index];
   Node& n = nodes_[in.peer];
   Lane& l = lane(in_index, c);
