@@ -23,7 +23,7 @@ std::shared_ptr<CallPlan> dry_run(const HostedCall& call) {
   const auto take = [&] {
     for (const CollectiveSend& s : sends) {
       ++plan->messages;
-      if (!s.clear_to_send) plan->payload += s.bytes;
+      (s.clear_to_send ? plan->grants : plan->payload) += s.bytes;
       near[s.src].insert(s.dst);
       near[s.dst].insert(s.src);
       if (seen.emplace(s.src, s.dst, s.channel, s.traffic_class, s.clear_to_send).second) {

@@ -26,7 +26,8 @@ struct CallPlan {
   std::vector<Edge> edges;
   std::vector<std::vector<uint32_t>> neighbours;  ///< by member
   uint64_t messages = 0;
-  int64_t payload = 0;  ///< bytes of all messages
+  int64_t payload = 0;  ///< bytes of all messages but those that clear others to send
+  int64_t grants = 0;   ///< bytes of these
   Hash128 digest;       ///< of all that it depends on
 };
 

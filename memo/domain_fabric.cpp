@@ -443,8 +443,8 @@ void DomainFabric::claim(Domain& d, uint32_t domain, uint32_t qp, int64_t at) {
 }
 
 void DomainFabric::qp_into_hash(Hash128& h, const GlobalQp& q, int64_t at) const {
-  // Who is served first on its NIC.
-  const uint32_t last = port_memories_[qp_ports_[q.first_port]].last_served;
+  // Who of its class is served first on its NIC.
+  const uint32_t last = port_memories_[qp_ports_[q.first_port]].last_served[q.id.traffic_class];
   h.add(last == PortMemory::kNobody ? 0 : q.id.rank > last ? 1 : 2);
   if (q.memory == kNone) {
     h.add(0);

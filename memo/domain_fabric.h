@@ -184,7 +184,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     uint32_t channel_base = 0;
     std::vector<uint32_t> calls;   // index of its parts
     std::vector<Parts> parts;      // by distinct plan
-    std::vector<int64_t> payload;  // of a call, likewise
+    std::vector<int64_t> payload;  // of a call, likewise; grants included
     Parts all;                     // of all of them
     std::vector<uint32_t> switches;
     Hash128 fixed;  // digest of what does not change

@@ -41,7 +41,7 @@ uint32_t DomainFabric::open_site(const std::vector<HostedCall>& calls) {
     if (known != plans.end()) continue;
     plans.push_back(plan.get());
     Parts& parts = site.parts.emplace_back();
-    site.payload.push_back(plan->payload);
+    site.payload.push_back(plan->payload + plan->grants);
     const auto add = [&](uint32_t what, std::vector<uint32_t>& here, std::vector<uint32_t>& all) {
       if (std::find(here.begin(), here.end(), what) != here.end()) return;
       here.push_back(what);

@@ -39,7 +39,7 @@ struct Episode {
     int64_t posted = 0;  ///< in this episode
   };
   std::vector<Residue> qps;
-  /// last_served: label of the queue pair, where the port has sent data.
+  /// last_served: label of the queue pair, where the port has sent data of the class.
   std::vector<PortMemory> port_memory;
   std::vector<PortTally> ports;
   std::vector<PoolUse> pools;

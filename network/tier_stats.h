@@ -15,6 +15,13 @@ namespace trainyard {
 /// links that carries nothing else has little to balance.
 std::vector<TierLoad> tier_loads(const Topology& topology, const std::vector<LinkRecord>& links);
 
+/// The same per window. `series` is in the order of `links`.
+TierLoadSeries tier_load_series(const Topology& topology, const std::vector<LinkRecord>& links,
+                                const LinkSeries& series);
+
+/// Fills in `windows` of tier_loads() from tier_load_series() of the same run.
+void add_windows(const TierLoadSeries& series, std::vector<TierLoad>& loads);
+
 /// Queueing of the followed packets per tier and direction, ordered by both; then over whole paths
 /// of those that were delivered. NICs are left out: nothing queues in them. Empty without samples.
 std::vector<TierQueueing> tier_queueing(const Topology& topology,

@@ -23,7 +23,7 @@ struct Transfer {
   Bytes size;            ///< payload bytes, > 0
   uint32_t channel = 0;  ///< transfers of one (src, dst, channel) may share a queue pair
   uint32_t owner = 0;    ///< index given by the caller (collective or flow), kept for the records
-  uint8_t traffic_class = 0;  ///< data class in switches; the last one where there are fewer
+  uint8_t traffic_class = 0;  ///< of switches and NICs; the last one where there are fewer
 };
 
 /// Progress of a transfer.
@@ -85,6 +85,7 @@ struct LinkSeries {
     int64_t queue_bytes = 0;      ///< egress queue of the data class at its end
     int64_t queue_max_bytes = 0;  ///< the largest in it
     int64_t paused_ps = 0;        ///< time in it during which the data class was paused
+    int64_t payload_bytes = 0;    ///< of `bytes`, those of messages
   };
   Time asked;   ///< window asked for; zero: no series was asked for
   Time window;  ///< window in use; longer where the rows would have become too many

@@ -135,6 +135,38 @@ struct TierLoad {
   uint32_t used = 0;
   Spread bytes;        ///< payload
   Spread queue_pairs;  ///< see LinkRecord::queue_pairs
+  /// The ratios of TierLoadSeries over its rows; percentiles are nearest rank.
+  struct Windows {
+    uint64_t count = 0;  ///< with payload; 0: no series was asked for
+    double p50 = 0, max = 0;
+    double mean = 0;  ///< weighted by payload: sum of the busiest links over sum of the means
+    Time worst;       ///< begin of the first window with `max`
+    uint64_t group_count = 0;  ///< of windows, those with parallel links in use
+    double group_p50 = 0, group_max = 0;
+  };
+  Windows windows;
+};
+
+/// How evenly the links of each tier and direction were loaded in each window of LinkSeries, by
+/// payload. A window in which the tier carried none has no row.
+struct TierLoadSeries {
+  static constexpr uint32_t kNone = 0xffffffffU;
+  struct Row {
+    int64_t window = 0;                ///< k: [k * window, (k + 1) * window)
+    uint32_t used = 0;                 ///< links that carried payload in it
+    uint32_t busiest = 0;              ///< the first such link, in the order of the links
+    int64_t bytes = 0, max_bytes = 0;  ///< of all links, of the busiest
+    double max_to_mean = 0, skew = 0;  ///< as in TierLoad::Spread; idle links count
+    double group_mean = 0, group_max = 0;
+    uint32_t group = kNone;  ///< node; kNone: no such group
+  };
+  struct Tier {
+    std::string tier, direction;  ///< see TierLoad
+    uint32_t links = 0;           ///< of the topology
+    std::vector<Row> rows;        ///< ascending in time
+  };
+  Time window;              ///< zero: not asked for
+  std::vector<Tier> tiers;  ///< as tier_loads() orders them
 };
 
 }  // namespace trainyard

@@ -164,7 +164,7 @@ std::vector<ParamSpec> make_specs() {
        "0",
        "3",
        {},
-       "data class in switches of all that the job sends, sends included; see "
+       "data class in switches and NICs of all that the job sends, sends included; see "
        "fabric.switch.classes",
        "DESIGN 5"},
       {"timeout",

@@ -17,9 +17,14 @@ using PT = ParamType;
 const ParamSpec kSize = {"size", PT::bytes, "1MiB", "1B", "", {}, "bytes per flow", ""};
 const ParamSpec kStart = {"start", PT::time, "0ns", "0ns", "30d", {}, "start of all flows", ""};
 
-const ParamSpec kClass = {
-    "class",   PT::integer, "0", "0", "3", {}, "data class in switches, see fabric.switch.classes",
-    "DESIGN 5"};
+const ParamSpec kClass = {"class",
+                          PT::integer,
+                          "0",
+                          "0",
+                          "3",
+                          {},
+                          "data class in switches and NICs, see fabric.switch.classes",
+                          "DESIGN 5"};
 const ParamSpec kBackground = {"background",
                                PT::boolean,
                                "false",

@@ -215,7 +215,9 @@ const std::vector<ParamSpec>& buffer_params() {
        "",
        "",
        {"strict", "dwrr"},
-       "among data classes: the lower number first, or deficit weighted round robin",
+       "among data classes, at switches and NICs: the lower number first, or deficit weighted "
+       "round "
+       "robin",
        "DESIGN section 5"},
       {"weights",
        PT::text,

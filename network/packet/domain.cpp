@@ -485,38 +485,9 @@ uint32_t PacketDomain::take_from_switch(uint32_t pi) {
   return k;
 }
 
-/// Strict priority or deficit weighted round robin among the data classes.
-uint32_t PacketDomain::take_by_class(uint32_t pi) {
-  const auto ready = [&](uint32_t c) {
-    const Lane& l = lane(pi, c);
-    return !l.paused && l.data.head != kNil;
-  };
-  uint32_t any = kNil;
-  for (uint32_t c = 0; c < classes_ && any == kNil; ++c) {
-    if (ready(c)) any = c;
-  }
-  if (any == kNil) return kNil;
-  if (!config_.dwrr) return take_lane(pi, any);
-  Port& p = ports_[pi];
-  for (;;) {
-    const uint32_t c = p.turn;
-    LaneState& state = lane_states_[lane_index(pi, c)];
-    if (ready(c)) {
-      const int32_t size = packets_[lane(pi, c).data.head].wire;
-      if (state.deficit >= size) {
-        state.deficit -= size;
-        return take_lane(pi, c);
-      }
-    } else {
-      state.deficit = 0;
-    }
-    // The next class takes its turn with a fresh quantum: a full packet per unit of weight.
-    p.turn = (c + 1) % classes_;
-    if (ready(p.turn)) {
-      lane_states_[lane_index(pi, p.turn)].deficit += static_cast<int32_t>(
-          config_.weights[p.turn] * static_cast<uint32_t>(config_.payload + config_.header));
-    }
-  }
+[[gnu::noinline]] uint32_t PacketDomain::take_by_class(uint32_t pi) {
+  const uint32_t c = class_of_switch(pi);
+  return c == kNil ? kNil : take_lane(pi, c);
 }
 
 void PacketDomain::mark_by_queue(Port& out, uint32_t k, int64_t queued) {
@@ -580,11 +551,7 @@ uint32_t PacketDomain::choose_path(QueuePair& q) {
 
 void PacketDomain::fill_data(uint32_t k, uint32_t qi, int64_t seq, uint32_t state) {
   QueuePair& q = qps_[qi];
-  const TransferState& t = states_[state];
-  int64_t payload = std::min(config_.payload, t.end - seq);
-  if (selective() && seq + config_.payload == t.end) {
-    payload = t.bytes - (t.bytes - 1) / config_.payload * config_.payload;
-  }
+  const int64_t payload = payload_at(seq, state);
   Packet& packet = packets_[k];
   packet.seq = seq;
   packet.qp = qi;
@@ -649,20 +616,21 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
     all_paused = all_paused && l.paused;
   }
   if (all_paused || !p.sending) return kNil;
+  if (classes_ > 1) return take_by_class_of_nic(pi);
   // Round robin: first eligible queue pair after the one served last.
   Sender& sender = senders_[p.sender];
   if (sender.paced) return take_paced(pi);
   auto& active = sender.active;
+  uint32_t& last = sender.last_served[0];
   size_t at = 0;
-  if (sender.last_served != kNil) {
-    at = static_cast<size_t>(position(active, sender.last_served + 1) - active.begin());
+  if (last != kNil) {
+    at = static_cast<size_t>(position(active, last + 1) - active.begin());
   }
   int64_t soonest = kNever;
   for (size_t i = 0; i < active.size(); ++i, ++at) {
     if (at >= active.size()) at = 0;
     const uint32_t qi = active[at];
     QueuePair& q = qps_[qi];
-    if (classes_ > 1 && lane(pi, q.traffic_class).paused) continue;
     const bool repeats = selective() && !selective_[qi].repeat.empty();
     if (!repeats) {
       if (q.next == q.posted) continue;
@@ -672,7 +640,7 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
       soonest = std::min(soonest, q.next_send);
       continue;
     }
-    sender.last_served = q.rank;
+    last = q.rank;
     if (repeats) {
       const uint32_t k = next_repeat(q, qi);
       if (k != kNil) return k;
@@ -693,6 +661,23 @@ uint32_t PacketDomain::take_from_nic(uint32_t pi) {
   return kNil;
 }
 
+/// The same with several classes.
+[[gnu::noinline]] uint32_t PacketDomain::take_by_class_of_nic(uint32_t pi) {
+  const uint32_t qi = queue_pair_of_nic(pi);
+  if (qi == kNil) return kNil;
+  QueuePair& q = qps_[qi];
+  const bool repeats = selective() && !selective_[qi].repeat.empty();
+  const uint32_t k = repeats ? next_repeat(q, qi) : send_next(qi);
+  const uint32_t si = ports_[pi].sender;
+  if (senders_[si].paced && q.is_active && q.rate < q.line) {
+    auto& due = pacings_[si].due;
+    const auto place = position(due, q);
+    if (place != due.end() && *place == qi) due.erase(place);
+    pace(si, qi);
+  }
+  return k;
+}
+
 /// A queue pair has become active, or has another send time.
 void PacketDomain::pace(uint32_t sender, uint32_t qi) {
   Pacing& s = pacings_[sender];
@@ -702,15 +687,13 @@ void PacketDomain::pace(uint32_t sender, uint32_t qi) {
     std::push_heap(s.later.begin(), s.later.end(), std::greater<>());
     return;
   }
-  const auto place = position(s.due, qps_[qi].rank);
+  const auto place = position(s.due, qps_[qi]);
   if (place == s.due.end() || *place != qi) s.due.insert(place, qi);
 }
 
-/// take_from_nic() for many queue pairs: the same choice without a look at those whose time has
-/// not come.
-uint32_t PacketDomain::take_paced(uint32_t pi) {
+/// Of a NIC with many queue pairs, those whose time has come.
+void PacketDomain::find_due(uint32_t pi) {
   const uint32_t si = ports_[pi].sender;
-  Sender& sender = senders_[si];
   Pacing& s = pacings_[si];
   const auto is_old = [&](const std::pair<int64_t, uint32_t>& entry) {
     const QueuePair& q = qps_[entry.second];
@@ -724,9 +707,19 @@ uint32_t PacketDomain::take_paced(uint32_t pi) {
     s.later.pop_back();
     if (!old) pace(si, entry.second);
   }
+}
+
+/// take_from_nic() for many queue pairs: the same choice without a look at those whose time has
+/// not come.
+uint32_t PacketDomain::take_paced(uint32_t pi) {
+  find_due(pi);
+  const uint32_t si = ports_[pi].sender;
+  Sender& sender = senders_[si];
+  Pacing& s = pacings_[si];
+  uint32_t& last = sender.last_served[0];
   size_t at = 0;
-  if (sender.last_served != kNil) {
-    at = static_cast<size_t>(position(s.due, sender.last_served + 1) - s.due.begin());
+  if (last != kNil) {
+    at = static_cast<size_t>(position(s.due, last + 1) - s.due.begin());
   }
   for (size_t left = s.due.size(); left > 0; --left) {
     if (at >= s.due.size()) at = 0;
@@ -737,12 +730,11 @@ uint32_t PacketDomain::take_paced(uint32_t pi) {
       pace(si, qi);
       continue;
     }
-    if ((classes_ > 1 && lane(pi, q.traffic_class).paused) || q.next == q.posted ||
-        (q.window != 0 && q.next - q.una >= window_of(q, qi))) {
+    if (q.next == q.posted || (q.window != 0 && q.next - q.una >= window_of(q, qi))) {
       ++at;
       continue;
     }
-    sender.last_served = q.rank;
+    last = q.rank;
     const uint32_t k = send_next(qi);
     // At line rate its time has come when the port is free again.
     if (q.rate < q.line && q.is_active) {
@@ -752,16 +744,11 @@ uint32_t PacketDomain::take_paced(uint32_t pi) {
     return k;
   }
   int64_t soonest = kNever;
-  if (s.due.empty() && classes_ == 1 && config_.window == WindowRule::none &&
-      config_.congestion != CongestionControl::hpcc) {
-    if (!s.later.empty()) soonest = s.later.front().first;
-  } else {
-    for (const uint32_t qi : sender.active) {
-      const QueuePair& q = qps_[qi];
-      if (classes_ > 1 && lane(pi, q.traffic_class).paused) continue;
-      if (q.next == q.posted || (q.window != 0 && q.next - q.una >= window_of(q, qi))) continue;
-      if (q.next_send > now_) soonest = std::min(soonest, q.next_send);
-    }
+  if (!s.due.empty() || config_.window != WindowRule::none ||
+      config_.congestion == CongestionControl::hpcc) {
+    soonest = next_pace(pi);
+  } else if (!s.later.empty()) {
+    soonest = s.later.front().first;
   }
   if (soonest != kNever) schedule_transmit(pi, soonest);
   return kNil;
@@ -820,7 +807,8 @@ int64_t PacketDomain::threshold(const Port& in, const Node& n) const {
   return true;
 }
 
-void PacketDomain::release(uint32_t in_index, int32_t size, uint32_t c) {
+[[gnu::always_inline]] inline void PacketDomain::release(uint32_t in_index, int32_t size,
+                                                         uint32_t c) {
   Port& in = ports_[in_index];
   Node& n = nodes_[in.peer];
   Lane& l = lane(in_index, c);
@@ -1090,7 +1078,7 @@ void PacketDomain::activate(uint32_t qi) {
   const uint32_t si = ports_[q.port].sender;
   Sender& sender = senders_[si];
   auto& active = sender.active;
-  active.insert(position(active, q.rank), qi);
+  active.insert(position(active, q), qi);
   ports_[q.port].sending = true;
   if (sender.paced) {
     pace(si, qi);
@@ -1108,11 +1096,11 @@ void PacketDomain::deactivate(uint32_t qi) {
   const uint32_t si = ports_[q.port].sender;
   Sender& sender = senders_[si];
   auto& active = sender.active;
-  active.erase(position(active, q.rank));
+  active.erase(position(active, q));
   ports_[q.port].sending = !active.empty();
   if (!sender.paced) return;
   Pacing& s = pacings_[si];
-  const auto place = position(s.due, q.rank);
+  const auto place = position(s.due, q);
   if (place != s.due.end() && *place == qi) s.due.erase(place);
   if (active.size() > kPacedTo) return;
   sender.paced = false;

@@ -12,6 +12,7 @@
 //
 //   domain.cpp            events, transmission, switch buffers, endpoints: the hot path
 //   domain_setup.cpp      first use of ports and queue pairs, paths
+//   domain_classes.cpp    who is served next where there are several classes
 //   domain_control.cpp    congestion control, pauses and their timers, watchdogs
 //   domain_selective.cpp  selective repeat
 //   domain_changes.cpp    links and NICs that fail, degrade and come back
@@ -21,6 +22,8 @@
 //   observe_domain.cpp    what is looked at beside, with observe_*.h
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -163,6 +166,8 @@ class PacketDomain {
   [[nodiscard]] uint32_t global_port(uint32_t port) const { return ports_[port].global; }
   [[nodiscard]] QpMemory memory_of(uint32_t qp) const;
   [[nodiscard]] PortMemory memory_of_port(uint32_t port) const;
+  /// A NIC port that has sent data of this class.
+  [[nodiscard]] bool has_served(uint32_t port, uint32_t traffic_class) const;
   [[nodiscard]] PortTally tally(uint32_t port) const;
   /// Of its switches with a shared pool.
   void pool_use(std::vector<PoolUse>& out) const;
@@ -294,9 +299,10 @@ class PacketDomain {
 
   /// What only a NIC port has.
   struct Sender {
-    std::vector<uint32_t> active;  // queue pairs with unsent data, ascending in rank
-    uint32_t last_served = kNil;   // rank
+    std::vector<uint32_t> active;  // queue pairs with unsent data, by class, then by rank
+    std::array<uint32_t, kMaxClasses> last_served = PortMemory::nobody();  // rank, by class
     uint32_t port = kNil;
+    uint8_t served = 0;  // bits of classes that have been served here; one class alone has none
     // Receive side: data that waits to be taken into the host.
     int64_t receive_bps = 0;  // 0: as fast as it comes
     List waiting;
@@ -426,9 +432,11 @@ class PacketDomain {
   uint32_t take_by_class(uint32_t port);
   uint32_t take_lane(uint32_t port, uint32_t traffic_class);
   uint32_t take_from_nic(uint32_t port);
+  uint32_t take_by_class_of_nic(uint32_t port);
   uint32_t take_paced(uint32_t port);
   uint32_t send_next(uint32_t qp);
   void pace(uint32_t sender, uint32_t qp);
+  void find_due(uint32_t port);
   void hand_over(uint32_t state);
   [[nodiscard]] bool has_work(uint32_t port) const;
   [[nodiscard]] int64_t nic_ready(uint32_t port) const;
@@ -469,20 +477,48 @@ class PacketDomain {
   void receive_in_order(QueuePair& q, int64_t bytes, int64_t payload);
   void send_control(QueuePair& q, uint32_t qp, Type type, int64_t seq, bool notify, uint32_t cause);
   void rewind(uint32_t qp, int64_t seq);
-  /// Where a queue pair of this rank is, or belongs, among the active ones.
+  /// Where a queue pair of this rank is, or belongs, among those of a NIC with one class.
   std::vector<uint32_t>::iterator position(std::vector<uint32_t>& active, uint32_t rank) {
     return std::lower_bound(active.begin(), active.end(), rank,
                             [this](uint32_t q, uint32_t r) { return qps_[q].rank < r; });
   }
+  /// The same with several.
+  std::vector<uint32_t>::iterator position(std::vector<uint32_t>& active, uint32_t traffic_class,
+                                           uint32_t rank) {
+    return std::lower_bound(active.begin(), active.end(), rank, [&](uint32_t q, uint32_t r) {
+      const uint32_t c = qps_[q].traffic_class;
+      return c < traffic_class || (c == traffic_class && qps_[q].rank < r);
+    });
+  }
+  std::vector<uint32_t>::iterator position(std::vector<uint32_t>& active, const QueuePair& q) {
+    return classes_ == 1 ? position(active, q.rank) : position(active, q.traffic_class, q.rank);
+  }
   void activate(uint32_t qp);
   void deactivate(uint32_t qp);
   void complete(uint32_t state, Completion::What what);
+  /// Bytes of the message in the packet that begins at `seq`.
+  [[nodiscard]] int64_t payload_at(int64_t seq, uint32_t state) const {
+    const TransferState& t = states_[state];
+    if (selective() && seq + config_.payload == t.end) {
+      return t.bytes - (t.bytes - 1) / config_.payload * config_.payload;
+    }
+    return std::min(config_.payload, t.end - seq);
+  }
   [[nodiscard]] int64_t message_start(const QueuePair& q, uint32_t state) const;
   void serve(uint32_t sender);
+
+  // Several classes.
+  uint32_t class_of_switch(uint32_t port);
+  uint32_t queue_pair_of_nic(uint32_t port);
+  uint32_t next_in_class(uint32_t sender, uint32_t traffic_class);
+  [[nodiscard]] int64_t next_pace(uint32_t port) const;
+  template <class Size>
+  uint32_t by_deficit(uint32_t port, uint32_t ready, Size size);
 
   // Selective repeat.
   [[nodiscard]] bool selective() const { return config_.recovery == LossRecovery::selective; }
   uint32_t next_repeat(QueuePair& q, uint32_t qp);
+  bool has_repeat(const QueuePair& q, uint32_t qp);
   void receive_selective(uint32_t packet);
   void acknowledge_selective(QueuePair& q, uint32_t qp, uint32_t packet);
   void repeat_all(QueuePair& q, uint32_t qp);

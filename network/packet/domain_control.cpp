@@ -274,13 +274,8 @@ void PacketDomain::on_watchdog(uint32_t li) {
     l.discards = true;
     while (l.data.head != kNil) {
       const uint32_t k = take(l.data);
-      const Packet& packet = packets_[k];
-      l.data_bytes -= packet.wire;
-      ++ports_[port].drops;
-      const uint32_t in = paths_[packet.path - 1];
-      const int32_t size = packet.wire;
-      drop(port, k, false);
-      release(in, size, c);
+      l.data_bytes -= packets_[k].wire;
+      discard(ports_[port], k);
     }
   }
   excuse(port, c);

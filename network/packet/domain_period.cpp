@@ -72,7 +72,7 @@ uint64_t PacketDomain::hash_state(Hash128& h) const {
     h.add(p.mark_credit_q32);
     if (p.sender != kNil) {
       const Sender& s = senders_[p.sender];
-      h.add(s.last_served);
+      for (uint32_t c = 0; c < classes_; ++c) h.add(s.last_served[c]);
       h.add(static_cast<uint64_t>(s.paced));
       if (s.paced) {
         for (const uint32_t qi : pacings_[p.sender].due) h.add(qi);

@@ -45,12 +45,18 @@ struct QpMemory {
 /// What an idle directed port keeps.
 struct PortMemory {
   static constexpr uint32_t kNobody = 0xffffffffU;
-  uint32_t last_served = kNobody;  ///< NIC: rank of the queue pair
-  uint32_t turn = 0;               ///< DWRR
+  /// NIC: rank of the queue pair, by class.
+  std::array<uint32_t, kMaxClasses> last_served = nobody();
+  uint32_t turn = 0;  ///< DWRR
   std::array<int32_t, kMaxClasses> deficit{};
   uint64_t mark_credit_q32 = 0;
   uint64_t loss_draws = 0;  ///< packets for which losses were drawn
   bool operator==(const PortMemory&) const = default;
+  static constexpr std::array<uint32_t, kMaxClasses> nobody() {
+    std::array<uint32_t, kMaxClasses> all{};
+    all.fill(kNobody);
+    return all;
+  }
 };
 
 /// What a directed port has done.

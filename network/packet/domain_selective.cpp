@@ -87,6 +87,18 @@ void PacketDomain::repeat_all(QueuePair& q, uint32_t qi) {
   if (!r.repeat.empty()) activate(qi);
 }
 
+/// Something has to be sent again. What has arrived meanwhile is struck off the list.
+bool PacketDomain::has_repeat(const QueuePair& q, uint32_t qi) {
+  Selective& r = selective_[qi];
+  const int64_t una = q.una / config_.payload;
+  while (!r.repeat.empty()) {
+    const int64_t number = r.repeat.front();
+    if (number >= una && !test(r.acked, number)) return true;
+    r.repeat.pop_front();
+  }
+  return false;
+}
+
 /// A packet to send again; kNil when all that were listed have arrived meanwhile.
 uint32_t PacketDomain::next_repeat(QueuePair& q, uint32_t qi) {
   Selective& r = selective_[qi];

@@ -375,6 +375,12 @@ PortMemory PacketDomain::memory_of_port(uint32_t pi) const {
   return m;
 }
 
+bool PacketDomain::has_served(uint32_t pi, uint32_t c) const {
+  const Port& p = ports_[pi];
+  if (p.sender == kNil) return false;
+  return classes_ == 1 ? c == 0 && p.payload > 0 : (senders_[p.sender].served >> c & 1) != 0;
+}
+
 TransferId PacketDomain::start(const Transfer& t, Time at) {
   TRAINYARD_ASSERT(at.ps() >= now_ && t.size.count() > 0 && t.src != t.dst);
   TRAINYARD_ASSERT(t.src < topology_.hosts().size() && t.dst < topology_.hosts().size());

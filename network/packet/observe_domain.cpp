@@ -36,7 +36,8 @@ void PacketDomain::watch_sent(uint32_t pi, uint32_t k, int64_t duration) {
   const Port& p = ports_[pi];
   const Packet& packet = packets_[k];
   if (telemetry_ != nullptr) {
-    telemetry_->sent(pi, now_, duration, packet.wire, p.lane.data_bytes);
+    const int64_t payload = packet.type == kData ? packet.wire - config_.header : 0;
+    telemetry_->sent(pi, now_, duration, packet.wire, payload, p.lane.data_bytes);
   }
   if (observer_ == nullptr || packet.type >= kPause) return;
   const Observer& o = *observer_;

@@ -28,13 +28,17 @@ void LinkTelemetry::paused(uint32_t port, int64_t now, bool on) {
 void LinkTelemetry::count_until(Port& p, int64_t time) {
   if (p.send_counted < p.send_bytes) {
     // The line carries bytes at a constant rate; whole bytes are counted as they are complete.
-    int64_t done = p.send_bytes;
-    if (time < p.send_end) {
-      done = static_cast<int64_t>(static_cast<__int128>(p.send_bytes) * (time - p.send_begin) /
+    const auto done = [&](int64_t all) {
+      if (time >= p.send_end) return all;
+      return static_cast<int64_t>(static_cast<__int128>(all) * (time - p.send_begin) /
                                   (p.send_end - p.send_begin));
-    }
-    p.bytes += done - p.send_counted;
-    p.send_counted = done;
+    };
+    const int64_t bytes = done(p.send_bytes);
+    p.bytes += bytes - p.send_counted;
+    p.send_counted = bytes;
+    const int64_t payload = done(p.send_payload);
+    p.payload += payload - p.payload_counted;
+    p.payload_counted = payload;
   }
   if (p.paused_since >= 0) {
     p.paused_ps += time - p.paused_since;
@@ -45,12 +49,12 @@ void LinkTelemetry::count_until(Port& p, int64_t time) {
 /// Ends the open window. One without change leaves no row.
 void LinkTelemetry::close(Port& p) {
   if (p.bytes != 0 || p.paused_ps != 0 || p.queue != p.queue_before || p.queue_max != p.queue) {
-    p.rows.push_back({p.window, p.bytes, p.queue, p.queue_max, p.paused_ps});
+    p.rows.push_back({p.window, p.bytes, p.queue, p.queue_max, p.paused_ps, p.payload});
     ++rows_;
   }
   ++p.window;
   p.end += window_ps_;
-  p.bytes = p.paused_ps = 0;
+  p.bytes = p.payload = p.paused_ps = 0;
   p.queue_before = p.queue_max = p.queue;
 }
 
@@ -84,6 +88,7 @@ void LinkTelemetry::double_window() {
       if (kept > 0 && p.rows[kept - 1].window == window) {
         LinkSeries::Row& first = p.rows[kept - 1];
         first.bytes += row.bytes;
+        first.payload_bytes += row.payload_bytes;
         first.queue_bytes = row.queue_bytes;
         first.queue_max_bytes = std::max(first.queue_max_bytes, row.queue_max_bytes);
         first.paused_ps += row.paused_ps;
@@ -104,6 +109,7 @@ void LinkTelemetry::double_window() {
       const LinkSeries::Row row = p.rows.back();
       p.rows.pop_back();
       p.bytes += row.bytes;
+      p.payload += row.payload_bytes;
       p.paused_ps += row.paused_ps;
       p.queue_max = std::max(p.queue_max, row.queue_max_bytes);
       p.queue_before = p.rows.empty() ? 0 : p.rows.back().queue_bytes;

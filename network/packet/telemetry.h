@@ -26,10 +26,15 @@ class LinkTelemetry {
     p.queue = bytes;
     p.queue_max = std::max(p.queue_max, bytes);
   }
-  /// A transmission of `bytes` begins, which leaves `queue` bytes behind. The one before has ended.
-  void sent(uint32_t port, int64_t now, int64_t duration, int64_t bytes, int64_t queue) {
+  /// A transmission of `bytes` begins, `payload` of them of a message, which leaves `queue` bytes
+  /// behind. The one before has ended.
+  void sent(uint32_t port, int64_t now, int64_t duration, int64_t bytes, int64_t payload,
+            int64_t queue) {
     Port& p = touch(port, now);
     p.bytes += p.send_bytes - p.send_counted;
+    p.payload += p.send_payload - p.payload_counted;
+    p.send_payload = payload;
+    p.payload_counted = 0;
     p.send_begin = now;
     p.send_end = now + duration;
     p.send_bytes = bytes;
@@ -45,11 +50,12 @@ class LinkTelemetry {
  private:
   struct Port {
     int64_t window = 0, end = 0;  // the open window: its index, and its end in ps
-    int64_t bytes = 0, queue_max = 0, paused_ps = 0;
+    int64_t bytes = 0, payload = 0, queue_max = 0, paused_ps = 0;
     int64_t queue = 0;
     int64_t queue_before = 0;  // at the end of the last window
     int64_t send_begin = 0, send_end = 0, send_bytes = 0, send_counted = 0;
-    int64_t paused_since = -1;  // counted up to here; -1: not paused
+    int64_t send_payload = 0, payload_counted = 0;  // in proportion to the bytes
+    int64_t paused_since = -1;                      // counted up to here; -1: not paused
     std::vector<LinkSeries::Row> rows;
   };
 

@@ -62,6 +62,29 @@ TEST_F(ObserveCli, EverythingIsWrittenAndChangesNothing) {
   const auto nics = read_csv(dir_ / "b" / "nics.csv");
   EXPECT_EQ(nics.size(), 8U);
   EXPECT_FALSE(read_csv(dir_ / "b" / "switches.csv").empty());
+  // Payload of the windows of a tier is that of the run.
+  std::map<std::string, int64_t> carried;
+  std::map<std::string, int64_t> windows;
+  for (const auto& row : read_csv(dir_ / "b" / "load_series.csv")) {
+    const std::string tier = row.at("tier") + " " + row.at("direction");
+    carried[tier] += std::stoll(row.at("payload_bytes"));
+    ++windows[tier];
+    EXPECT_NEAR(std::stod(row.at("max_bytes")),
+                std::stod(row.at("max_to_mean_ratio")) * std::stod(row.at("mean_bytes")), 1e-3);
+  }
+  EXPECT_EQ(carried.size(), doc["load_balance"].size());
+  for (const auto& tier : doc["load_balance"]) {
+    const std::string name =
+        tier["tier"].get<std::string>() + " " + tier["direction"].get<std::string>();
+    EXPECT_EQ(carried[name], tier["payload_bytes"].get<int64_t>()) << name;
+    EXPECT_EQ(windows[name], tier["windows"]["window_count"].get<int64_t>()) << name;
+    EXPECT_GE(tier["windows"]["bytes_max_to_mean_max_ratio"].get<double>(),
+              tier["bytes_max_to_mean_ratio"].get<double>())
+        << name;
+  }
+  EXPECT_TRUE(result("a")["load_balance"][0]["windows"].is_null());
+  EXPECT_FALSE(fs::exists(dir_ / "a" / "load_series.csv"));
+
   bool found = false;
   for (const auto& tier : doc["load_balance"]) {
     if (tier["tier"] != "leaf-spine" || tier["direction"] != "up") continue;

@@ -22,6 +22,7 @@ void expect_same(const Outcome& a, const Outcome& b, const std::string& what) {
   EXPECT_EQ(a.marks, b.marks) << what;
   EXPECT_EQ(a.drops, b.drops) << what;
   EXPECT_EQ(a.links, b.links) << what;
+  for (size_t i = 0; i < a.flows.size(); ++i) EXPECT_EQ(a.flows[i], b.flows[i]) << what << " " << i;
 }
 
 struct Sum {
@@ -96,6 +97,14 @@ TEST(Oracle, Faults) {
   EXPECT_GT(s.disturbances, 60U);
   EXPECT_GT(s.calm, 0);
   EXPECT_GT(s.followed, 0U);
+}
+
+/// NICs serve several classes: what they remember of them lasts from one busy period to the next.
+TEST(Oracle, Classes) {
+  const Sum s = compare(1, seeds(200), Flavour::classes);
+  EXPECT_GT(s.followed, 0U);
+  EXPECT_GT(s.merges, 0U);
+  EXPECT_GT(s.pauses, 0U);
 }
 
 /// Message by message under the timeline, the packet engine gives the same times. (With several

@@ -11,6 +11,7 @@
 
 #include "memo/domain_fabric.h"
 #include "network/packet/packet_fabric.h"
+#include "network/staged_fabric.h"
 #include "sim/registry.h"
 #include "sim/timeline.h"
 #include "workload/collective_params.h"
@@ -22,8 +23,10 @@ struct RandomCase {
   PacketConfig config;
   Job job;
   std::string algorithm = "auto";
+  bool credits = false;  ///< clear-to-send messages in class 0, collectives in class 1
   std::vector<FabricChange> changes;
-  std::string text;  ///< what it is, for messages
+  std::vector<TimedFlow> flows;  ///< beside the job
+  std::string text;              ///< what it is, for messages
 };
 
 enum class Flavour {
@@ -32,7 +35,8 @@ enum class Flavour {
   simultaneous,  ///< everything starts at once, again and again
   marks,         ///< DCQCN and ECN bands that queues reach
   spraying,      ///< several paths per queue pair
-  faults         ///< links go down, flap, degrade and lose packets
+  faults,        ///< links go down, flap, degrade and lose packets
+  classes        ///< several data classes that meet at NICs, strict or DWRR
 };
 
 inline PacketConfig base_config(CongestionControl congestion) {
@@ -148,6 +152,51 @@ inline RandomCase random_case(uint64_t seed, Flavour flavour) {
     c.config.round_robin = pick(2) == 0;
     c.config.recovery = LossRecovery::go_back_n;
   }
+  if (flavour == Flavour::classes) {
+    c.config.classes = 2 + pick(3);
+    c.config.dwrr = pick(3) != 0;
+    for (uint32_t& weight : c.config.weights) weight = 1 + pick(4);
+    c.config.qps = 1 + pick(2);
+    if (pick(3) == 0) c.config.alpha_q16 = 1 << 10;
+    if (pick(3) == 0) {
+      c.config.congestion = CongestionControl::dcqcn;
+      c.config.kmin = 4000;
+      c.config.kmax = 40'000;
+    }
+    c.credits = pick(2) == 0;
+    // Bundles of flows that leave one host together, in all classes, again and again and from a
+    // second host as well, with queue pairs that last.
+    const uint32_t bundles = pick(2) * (1 + pick(3));
+    uint32_t channel = 0x80000000U;
+    for (uint32_t b = 0; b < bundles; ++b) {
+      const uint32_t src = pick(hosts);
+      const uint32_t n = 2 + pick(6);
+      const uint32_t times = 3 + pick(5);
+      const int64_t period = 1'000'000 * (10 + pick(90));
+      const Time first = Time::ns(1000 * pick(50));
+      for (uint32_t twin = 0; twin < 2; ++twin) {
+        uint64_t state = seed + b;
+        const auto draw = [&](uint64_t below) {
+          state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+          return (state >> 33) % below;
+        };
+        for (uint32_t i = 0; i < n; ++i) {
+          TimedFlow f;
+          f.transfer.src = (src + twin * gpus) % hosts;
+          f.transfer.dst = static_cast<uint32_t>((f.transfer.src + 1 + draw(hosts - 1)) % hosts);
+          f.transfer.channel = channel++;
+          f.transfer.traffic_class = static_cast<uint8_t>(draw(c.config.classes));
+          const auto full = static_cast<int64_t>(1000 * (1 + draw(30)));
+          const uint64_t every = 1 + draw(2);
+          for (uint32_t k = 0; k < times; k += static_cast<uint32_t>(every)) {
+            f.transfer.size = Bytes(full / (1 + static_cast<int64_t>(k % 3 / 2)));
+            f.start = first + Time::ps(period * k);
+            c.flows.push_back(f);
+          }
+        }
+      }
+    }
+  }
   c.algorithm = pick(3) == 0 ? "direct" : "auto";
 
   // Groups: those of a server, those of equal place in a server, all.
@@ -262,6 +311,16 @@ inline RandomCase random_case(uint64_t seed, Flavour flavour) {
            std::to_string(static_cast<int>(flavour)) + ": " + std::to_string(servers) + "x" +
            std::to_string(gpus) + " on " + std::to_string(leaves) + "+" + std::to_string(spines) +
            (scale_up ? " with" : " without") + " scale-up, " + std::to_string(n_steps) + " steps";
+  if (flavour == Flavour::classes) {
+    c.text +=
+        "; " + std::to_string(c.config.classes) + " classes" + (c.config.dwrr ? ", dwrr" : "");
+    for (const uint32_t weight : c.config.weights) c.text += " " + std::to_string(weight);
+    c.text += ", " + std::to_string(c.config.qps) + " queue pairs, " +
+              (c.config.congestion == CongestionControl::none ? "no" : "some") + " control, " +
+              (c.config.window == WindowRule::none ? "no" : "some") + " window, alpha " +
+              std::to_string(c.config.alpha_q16) + (c.credits ? ", credits, " : ", ") +
+              std::to_string(c.flows.size()) + " flows";
+  }
   for (const FabricChange& f : c.changes) {
     c.text += "; " + std::to_string(static_cast<int>(f.kind)) + " of link " +
               std::to_string(f.link) + " at " + print_time(f.at);
@@ -277,6 +336,7 @@ struct Outcome {
   uint64_t transmissions = 0, pauses = 0, marks = 0, drops = 0;
   int64_t payload = 0;
   std::vector<std::string> links;  ///< sorted
+  std::vector<std::string> flows;  ///< in order of start
   FastPathStats stats;
   std::string error;
 };
@@ -297,19 +357,22 @@ inline Outcome run_case(const RandomCase& c, Way way) {
   }
   Params collectives(collective_params());
   if (c.algorithm != "auto") collectives.set("algorithm", c.algorithm, {});
+  if (c.credits) collectives.set("admission", "credits", {});
   const auto selector = make_collective_selector(collectives);
   const auto compute = Registry::instance().factory<ComputeFactory>("compute", "trace")(
       Params(), {DeviceCard(), "", {}});
   TimelineOptions options;
   options.placement.server = std::make_shared<std::vector<uint32_t>>(c.topology.servers());
   options.eager_sends = true;
-  options.host = domains;
+  options.host = c.flows.empty() ? domains : nullptr;
+  StagedFabric staged(*fabric, c.flows, {}, {});
+  Fabric& beneath = c.flows.empty() ? *fabric : staged;
   Outcome o;
   try {
-    Timeline timeline(c.job, *fabric, *compute, *selector, options);
+    Timeline timeline(c.job, beneath, *compute, *selector, options);
     timeline.run();
     std::vector<Completion> ignored;
-    while (fabric->next_event() != Time::infinity()) fabric->advance(Time::infinity(), ignored);
+    while (beneath.next_event() != Time::infinity()) beneath.advance(Time::infinity(), ignored);
     fabric->check_conservation();
     o.end = timeline.end();
     o.timeline = timeline.fingerprint();
@@ -332,6 +395,13 @@ inline Outcome run_case(const RandomCase& c, Way way) {
                       " " + std::to_string(l.busy.ps()) + " " + std::to_string(l.peak_queue_bytes));
   }
   std::sort(o.links.begin(), o.links.end());
+  if (!c.flows.empty()) {
+    for (const TransferRecord& r : staged.flow_records(false)) {
+      o.flows.push_back(std::to_string(r.src) + ">" + std::to_string(r.dst) + " from " +
+                        print_time(r.start) + ": " + std::to_string(r.delivered.ps()) + " " +
+                        std::to_string(r.acknowledged.ps()));
+    }
+  }
   if (domains != nullptr) o.stats = domains->stats();
   return o;
 }

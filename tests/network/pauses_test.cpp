@@ -356,7 +356,7 @@ TEST(Pauses, DwrrSharesByWeightToThePacket) {
   }
 }
 
-// Hosts 0 and 1 send class 0 to host 2; host 0 also sends class 1 to host 3. Pauses of class 0
+// Hosts 0, 1 and 4 send class 0 to host 2; host 0 also sends class 1 to host 3. Pauses of class 0
 // leave class 1 alone: it has the rest of the line. In one class both are stopped together.
 TEST(Pauses, ClassesPauseOnTheirOwn) {
   std::vector<int64_t> times;
@@ -379,8 +379,9 @@ TEST(Pauses, ClassesPauseOnTheirOwn) {
     }
     times.push_back(fabric.transfers()[3].delivered.ps());
   }
-  // With classes of its own: 2000 packets and the other's third of its receiver in between.
-  EXPECT_LT(times[0], 3'000 * kT);
+  // With classes of its own: 2000 packets, the other's third of its receiver in between, which the
+  // NIC sends first, and before it was paused for the first time some more of it.
+  EXPECT_LT(times[0], 3'100 * kT);
   EXPECT_GT(times[1], 3'500 * kT);
 }
 

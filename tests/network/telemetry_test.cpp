@@ -40,7 +40,7 @@ void expect_sums(const std::vector<LinkRecord>& links, const LinkSeries& series)
   ASSERT_EQ(links.size(), series.links.size());
   for (size_t i = 0; i < links.size(); ++i) {
     const std::string name = links[i].from + " -> " + links[i].to;
-    int64_t bytes = 0, paused = 0, peak = 0, before = -1, queue = 0;
+    int64_t bytes = 0, payload = 0, paused = 0, peak = 0, before = -1, queue = 0;
     for (const LinkSeries::Row& row : series.links[i]) {
       EXPECT_GT(row.window, before) << name;
       before = row.window;
@@ -51,12 +51,15 @@ void expect_sums(const std::vector<LinkRecord>& links, const LinkSeries& series)
       EXPECT_LE(row.paused_ps, series.window.ps()) << name;
       // A packet may have begun to leave before the window: at most one byte is rounded.
       EXPECT_LE(row.bytes, bytes_in(links[i].rate, series.window).count() + 1) << name;
+      EXPECT_LE(row.payload_bytes, row.bytes) << name;
       bytes += row.bytes;
+      payload += row.payload_bytes;
       paused += row.paused_ps;
       peak = std::max(peak, row.queue_max_bytes);
       queue = row.queue_bytes;
     }
     EXPECT_EQ(bytes, links[i].bytes) << name;
+    EXPECT_EQ(payload, links[i].data_bytes) << name;
     EXPECT_EQ(paused, links[i].paused.ps()) << name;
     EXPECT_EQ(peak, links[i].peak_queue_bytes) << name;
     EXPECT_EQ(queue, 0) << name;
@@ -113,6 +116,8 @@ TEST(Telemetry, TwoFlowsByHand) {
     EXPECT_EQ(in[i].window, static_cast<int64_t>(i));
     EXPECT_EQ(in[i].bytes, i == 8 ? 480 : 1250);
   }
+  // One packet, and 16.16 of 83.84 ns of the next: 192.7 of its 1000 B.
+  EXPECT_EQ(in[0].payload_bytes, 1192);
   expect_sums(r.outcome.links, r.series);
 }
 
@@ -207,7 +212,7 @@ LinkSeries regular(size_t packets, Time window, size_t most_rows) {
   for (size_t i = 0; i < packets; ++i, now += 30'000) {
     const auto queue = static_cast<int64_t>(i % 7 * 1000);
     t.queued(i % 3, now, queue + 1000);
-    t.sent(i % 3, now, 10'000, 1000, queue);
+    t.sent(i % 3, now, 10'000, 1000, 900, queue);
     if (i % 5 == 0) t.paused(i % 3, now + 11'000, true);
     if (i % 5 == 0) t.paused(i % 3, now + 19'000, false);
   }
@@ -233,6 +238,8 @@ TEST(Telemetry, TooManyRowsDoubleTheWindow) {
     for (size_t k = 0; k < direct.links[i].size(); ++k) {
       EXPECT_EQ(direct.links[i][k].window, coarse.links[i][k].window) << i << " " << k;
       EXPECT_EQ(direct.links[i][k].bytes, coarse.links[i][k].bytes) << i << " " << k;
+      EXPECT_EQ(direct.links[i][k].payload_bytes, coarse.links[i][k].payload_bytes)
+          << i << " " << k;
       EXPECT_EQ(direct.links[i][k].queue_bytes, coarse.links[i][k].queue_bytes) << i << " " << k;
       EXPECT_EQ(direct.links[i][k].queue_max_bytes, coarse.links[i][k].queue_max_bytes)
           << i << " " << k;
@@ -245,7 +252,7 @@ TEST(Telemetry, TooManyRowsDoubleTheWindow) {
 TEST(Telemetry, MoreLinksThanRows) {
   LinkTelemetry t(Time::ns(10), 4);
   for (uint32_t port = 0; port < 50; ++port) {
-    for (int k = 0; k < 3; ++k) t.sent(port, 1'000'000 * k, 5'000, 100, 0);
+    for (int k = 0; k < 3; ++k) t.sent(port, 1'000'000 * k, 5'000, 100, 100, 0);
   }
   const LinkSeries series = t.finish(3'000'000, 60);
   ASSERT_EQ(series.links.size(), 60U);

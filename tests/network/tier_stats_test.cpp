@@ -147,6 +147,115 @@ TEST(TierStats, Directions) {
   EXPECT_STREQ(link_direction(t, 3, 4), "across");
 }
 
+LinkSeries::Row carried_in(int64_t window, int64_t payload) {
+  LinkSeries::Row row;
+  row.window = window;
+  row.bytes = payload + 77;  // ACKs, headers
+  row.payload_bytes = payload;
+  return row;
+}
+
+// Two leaves, three spines: six links up. Window 0 as in LoadByHand; in window 3 one link carries
+// 400; in window 5 all six 100; in window 6 five of them 100 and one 400: mean 150, so 400 / 150
+// and (400 - 100) / 150; in window 8 nothing but ACKs.
+TEST(TierStats, WindowsByHand) {
+  const Topology t = two_tiers(2, 2, 3);
+  std::vector<LinkRecord> links;
+  for (const char* leaf : {"leaf0", "leaf1"}) {
+    for (const char* spine : {"spine0", "spine1", "spine2"}) {
+      links.push_back(carried(t, leaf, spine, 1, 1));
+    }
+  }
+  links.push_back(carried(t, "spine2", "leaf0", 1, 1));
+  LinkSeries series;
+  series.asked = series.window = Time::ns(100);
+  series.links = {{carried_in(0, 600), carried_in(5, 100), carried_in(6, 100)},
+                  {carried_in(0, 300), carried_in(3, 400), carried_in(5, 100), carried_in(6, 100)},
+                  {carried_in(5, 100), carried_in(6, 100)},
+                  {carried_in(0, 100), carried_in(5, 100), carried_in(6, 400)},
+                  {carried_in(0, 100), carried_in(5, 100), carried_in(6, 100), carried_in(8, 0)},
+                  {carried_in(0, 100), carried_in(5, 100), carried_in(6, 100)},
+                  {carried_in(8, 0)}};
+  const TierLoadSeries s = tier_load_series(t, links, series);
+  EXPECT_EQ(s.window, Time::ns(100));
+  ASSERT_EQ(s.tiers.size(), 1U);  // down: ACKs
+  EXPECT_EQ(s.tiers[0].tier, "leaf-spine");
+  EXPECT_EQ(s.tiers[0].direction, "up");
+  EXPECT_EQ(s.tiers[0].links, 6U);
+  struct Expected {
+    int64_t window, bytes, max;
+    uint32_t used, busiest;
+    double mmr, skew, group_mean, group_max;
+    const char* group;
+  };
+  const std::vector<Expected> expected = {{0, 1200, 600, 5, 0, 3, 3, 1.5, 2, "leaf0"},
+                                          {3, 400, 400, 1, 1, 6, 6, 3, 3, "leaf0"},
+                                          {5, 600, 100, 6, 0, 1, 0, 1, 1, "leaf0"},
+                                          {6, 900, 400, 6, 3, 400 / 150.0, 2, 1.5, 2, "leaf1"}};
+  const auto& rows = s.tiers[0].rows;
+  ASSERT_EQ(rows.size(), expected.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Expected& e = expected[i];
+    EXPECT_EQ(rows[i].window, e.window);
+    EXPECT_EQ(rows[i].bytes, e.bytes) << e.window;
+    EXPECT_EQ(rows[i].max_bytes, e.max) << e.window;
+    EXPECT_EQ(rows[i].used, e.used) << e.window;
+    EXPECT_EQ(rows[i].busiest, e.busiest) << e.window;
+    EXPECT_DOUBLE_EQ(rows[i].max_to_mean, e.mmr) << e.window;
+    EXPECT_DOUBLE_EQ(rows[i].skew, e.skew) << e.window;
+    EXPECT_DOUBLE_EQ(rows[i].group_mean, e.group_mean) << e.window;
+    EXPECT_DOUBLE_EQ(rows[i].group_max, e.group_max) << e.window;
+    EXPECT_EQ(t.nodes()[rows[i].group].name, e.group) << e.window;
+  }
+  // The busiest links of the windows have 600 + 400 + 100 + 400 of means that sum to 3100 / 6.
+  auto loads = tier_loads(t, links);
+  add_windows(s, loads);
+  const TierLoad up = by_name(loads).at("leaf-spine up");
+  EXPECT_EQ(up.windows.count, 4U);
+  EXPECT_DOUBLE_EQ(up.windows.p50, 400 / 150.0);  // of 1, 2.67, 3, 6
+  EXPECT_EQ(up.windows.max, 6);
+  EXPECT_EQ(up.windows.worst, Time::ns(300));
+  EXPECT_DOUBLE_EQ(up.windows.mean, 1500 * 6 / 3100.0);
+  EXPECT_EQ(up.windows.group_count, 4U);
+  EXPECT_EQ(up.windows.group_p50, 2);  // of 1, 2, 2, 3
+  EXPECT_EQ(up.windows.group_max, 3);
+  EXPECT_EQ(by_name(loads).at("leaf-spine down").windows.count, 0U);
+  EXPECT_TRUE(tier_load_series(t, links, {}).tiers.empty());
+}
+
+// Two flows of one leaf that the hash puts on different uplinks, one after the other: even over the
+// run, on one of two links at any time.
+TEST(TierStats, TakingTurnsShowsInWindowsOnly) {
+  const Topology t = two_tiers(2, 2, 2);
+  int seen = 0;
+  for (int seed = 1; seed <= 30; ++seed) {
+    PacketFabric fabric(t, hpcc_sizes().set("seed", std::to_string(seed)).make());
+    fabric.record_links(Time::us(1));
+    start(fabric, {0, 2, 50'000, Time()});
+    start(fabric, {1, 3, 50'000, Time::us(100)});
+    drain(fabric);
+    const auto links = fabric.links();
+    const LinkSeries series = fabric.take_link_series();
+    auto loads = tier_loads(t, links);
+    const TierLoadSeries s = tier_load_series(t, links, series);
+    add_windows(s, loads);
+    const TierLoad up = by_name(loads).at("leaf-spine up");
+    if (up.bytes.group_max != 1) continue;
+    ++seen;
+    EXPECT_EQ(up.windows.group_p50, 2);
+    EXPECT_EQ(up.windows.group_max, 2);
+    EXPECT_EQ(up.windows.p50, 4);  // leaf 1 sends no data up
+    EXPECT_DOUBLE_EQ(up.windows.mean, 4);
+    EXPECT_EQ(up.bytes.max_to_mean, 2);
+    for (const auto& tier : s.tiers) {
+      int64_t sum = 0;
+      for (const auto& row : tier.rows) sum += row.bytes;
+      EXPECT_EQ(sum, 100'000) << tier.tier << " " << tier.direction;
+    }
+  }
+  EXPECT_GT(seen, 3);
+}
+
 // A hundred packets that waited 1 .. 100 ns on their way down, the odd ones were lost there.
 TEST(TierStats, QueueingByHand) {
   const Topology t = star(2);

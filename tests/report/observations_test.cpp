@@ -56,6 +56,22 @@ Result observed_result() {
   return r;
 }
 
+/// With the balance of two windows of 10 us.
+Result with_windows() {
+  Result r = observed_result();
+  r.link_series.asked = r.link_series.window = r.tier_series.window = Time::us(10);
+  r.link_series.links.resize(r.links.size());
+  r.tier_series.tiers = {
+      {"host-leaf", "up", 40, {{0, 1, 3, 40, 40, 40, 40}}},
+      {"leaf-spine",
+       "up",
+       8,
+       {{0, 6, 1, 3000, 750, 2, 1.5, 1.25, 1.5, 20}, {3, 1, 2, 1000, 1000, 8, 8, 2, 2, 21}}}};
+  r.tier_loads[0].windows = {1, 40, 40, 40, Time(), 0, 0, 0};
+  r.tier_loads[1].windows = {2, 2, 8, 3.5, Time::us(30), 2, 1.5, 2};
+  return r;
+}
+
 class Observed : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -119,6 +135,39 @@ TEST_F(Observed, WhatWasNotAskedForLeavesNoFile) {
   for (const char* key : {"qp_series", "packet_samples", "switch_flows"}) {
     EXPECT_FALSE(doc.contains(key)) << key;
   }
+}
+
+TEST_F(Observed, BalanceOverTime) {
+  write_all(with_windows(), dir_.string());
+  EXPECT_EQ(content("load_series.csv"),
+            "tier,direction,t_ns,link_count,used_link_count,payload_bytes,mean_bytes,max_bytes,"
+            "max_to_mean_ratio,skew_ratio,busiest_link_id,parallel_mean_ratio,"
+            "parallel_worst_ratio,parallel_worst_node\n"
+            "host-leaf,up,0.000,40,1,40,1,40,40,40,3,,,\n"
+            "leaf-spine,up,0.000,8,6,3000,375,750,2,1.5,1,1.25,1.5,20\n"
+            "leaf-spine,up,30000.000,8,1,1000,125,1000,8,8,2,2,2,21\n");
+  const auto doc = nlohmann::json::parse(content("result.json"));
+  const auto& windows = doc["load_balance"][1]["windows"];
+  EXPECT_EQ(windows["window_ns"], 10'000);
+  EXPECT_EQ(windows["window_count"], 2);
+  EXPECT_EQ(windows["bytes_max_to_mean_p50_ratio"], 2);
+  EXPECT_EQ(windows["bytes_max_to_mean_mean_ratio"], 3.5);
+  EXPECT_EQ(windows["bytes_max_to_mean_max_ratio"], 8);
+  EXPECT_EQ(windows["bytes_max_to_mean_max_at_ns"], 30'000);
+  EXPECT_EQ(windows["bytes_parallel_worst_p50_ratio"], 1.5);
+  EXPECT_EQ(windows["bytes_parallel_worst_max_ratio"], 2);
+  EXPECT_TRUE(doc["load_balance"][0]["windows"]["bytes_parallel_worst_max_ratio"].is_null());
+  const std::string summary = summary_text(with_windows());
+  EXPECT_NE(summary.find("p50 2.00 x, max 8.00 x"), std::string::npos) << summary;
+  const std::string page = report_html(with_windows());
+  EXPECT_NE(page.find("Load per tier in windows of time"), std::string::npos);
+
+  // Without series: no file, no figures.
+  write_all(observed_result(), dir_.string());
+  EXPECT_FALSE(fs::exists(dir_ / "load_series.csv"));
+  EXPECT_TRUE(
+      nlohmann::json::parse(content("result.json"))["load_balance"][1]["windows"].is_null());
+  EXPECT_EQ(report_html(observed_result()).find("in windows of time"), std::string::npos);
 }
 
 TEST(ObservedJson, BalanceBuffersAndNics) {

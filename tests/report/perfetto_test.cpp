@@ -35,9 +35,9 @@ Result with_series() {
   for (size_t i = 0; i < r.links.size(); ++i) {
     auto& rows = r.link_series.links.emplace_back();
     if (i % 2 == 0) continue;
-    rows.push_back({2, 40'000, 500, 1000, 0});
-    rows.push_back({3, 20'000, 500, 500, 5'000'000});
-    rows.push_back({5, 3'000, 0, 500, 0});
+    rows.push_back({2, 40'000, 500, 1000, 0, 39'000});
+    rows.push_back({3, 20'000, 500, 500, 5'000'000, 19'000});
+    rows.push_back({5, 3'000, 0, 500, 0, 2'500});
   }
   return r;
 }
@@ -322,7 +322,7 @@ TEST_F(Perfetto, WrittenWhereAskedForAndRemovedWhereNot) {
   r.perfetto = true;
   write_all(r, dir_.string());
   checked(Json::parse(gunzip(dir_ / "trace.json.gz")));
-  EXPECT_EQ(std::distance(fs::directory_iterator(dir_), fs::directory_iterator()), 8);
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir_), fs::directory_iterator()), 9);
   std::ifstream first(dir_ / "trace.json.gz", std::ios::binary);
   const std::string bytes(std::istreambuf_iterator<char>(first), {});
   write_all(r, dir_.string());
@@ -332,9 +332,11 @@ TEST_F(Perfetto, WrittenWhereAskedForAndRemovedWhereNot) {
   std::ifstream in(dir_ / "link_series.csv");
   std::string line;
   std::getline(in, line);
-  EXPECT_EQ(line, "link_from,link_to,t_ns,bytes,queue_bytes,queue_max_bytes,paused_ns,link_id");
+  EXPECT_EQ(line,
+            "link_from,link_to,t_ns,bytes,queue_bytes,queue_max_bytes,paused_ns,link_id,"
+            "payload_bytes");
   std::getline(in, line);
-  EXPECT_EQ(line, "leaf0,node0.nic0,40000.000,40000,500,1000,0.000,1");
+  EXPECT_EQ(line, "leaf0,node0.nic0,40000.000,40000,500,1000,0.000,1,39000");
   size_t rows = 1;
   while (std::getline(in, line)) ++rows;
   EXPECT_EQ(rows, 60U);
@@ -342,6 +344,7 @@ TEST_F(Perfetto, WrittenWhereAskedForAndRemovedWhereNot) {
   write_all(synthetic_result(), dir_.string());
   EXPECT_FALSE(fs::exists(dir_ / "trace.json.gz"));
   EXPECT_FALSE(fs::exists(dir_ / "link_series.csv"));
+  EXPECT_FALSE(fs::exists(dir_ / "load_series.csv"));
 }
 
 TEST_F(Perfetto, TheReportDrawsTheBusiestLinks) {

@@ -181,13 +181,40 @@ std::string ranks_csv(const Result& result) {
 
 void write_link_series_csv(const Result& result, const std::string& path) {
   AtomicFile file(path);
-  Csv csv("link_from,link_to,t_ns,bytes,queue_bytes,queue_max_bytes,paused_ns,link_id");
+  Csv csv(
+      "link_from,link_to,t_ns,bytes,queue_bytes,queue_max_bytes,paused_ns,link_id,payload_bytes");
   const LinkSeries& series = result.link_series;
   for (size_t i = 0; i < series.links.size() && i < result.links.size(); ++i) {
     for (const LinkSeries::Row& row : series.links[i]) {
       csv.text(result.links[i].from).text(result.links[i].to).time(series.window * row.window);
       csv.number(row.bytes).number(row.queue_bytes).number(row.queue_max_bytes);
-      csv.time(Time::ps(row.paused_ps)).number(i).end_row();  // parallel links share names
+      csv.time(Time::ps(row.paused_ps)).number(i);  // parallel links share names
+      csv.number(row.payload_bytes).end_row();
+      if (csv.size() > (1U << 20)) file.write(csv.take());
+    }
+  }
+  file.write(csv.take());
+  file.commit();
+}
+
+void write_load_series_csv(const Result& result, const std::string& path) {
+  AtomicFile file(path);
+  Csv csv(
+      "tier,direction,t_ns,link_count,used_link_count,payload_bytes,mean_bytes,max_bytes,"
+      "max_to_mean_ratio,skew_ratio,busiest_link_id,parallel_mean_ratio,parallel_worst_ratio,"
+      "parallel_worst_node");
+  const TierLoadSeries& series = result.tier_series;
+  for (const TierLoadSeries::Tier& tier : series.tiers) {
+    for (const TierLoadSeries::Row& row : tier.rows) {
+      csv.text(tier.tier).text(tier.direction).time(series.window * row.window);
+      csv.number(tier.links).number(row.used).number(row.bytes);
+      csv.real(static_cast<double>(row.bytes) / tier.links).number(row.max_bytes);
+      csv.real(row.max_to_mean).real(row.skew).number(row.busiest);
+      if (row.group == TierLoadSeries::kNone) {
+        csv.text("").text("").text("").end_row();
+      } else {
+        csv.real(row.group_mean).real(row.group_max).number(row.group).end_row();
+      }
       if (csv.size() > (1U << 20)) file.write(csv.take());
     }
   }

@@ -561,6 +561,29 @@ void links(const Result& result, std::string& out) {
         "Data on the busiest link over the mean of all links of its tier, idle ones included. "
         "Parallel links are those of one lower switch or host, by bytes.",
         out);
+    if (!result.tier_series.tiers.empty()) {
+      Table windows("Load per tier in windows of time", {{"Tier", true},
+                                                         {"Direction", true},
+                                                         {"Windows"},
+                                                         {"Max / mean, median"},
+                                                         {"Mean by bytes"},
+                                                         {"Max"},
+                                                         {"From"},
+                                                         {"Parallel links, median"},
+                                                         {"Max"}});
+      for (const TierLoad& t : result.tier_loads) {
+        const TierLoad::Windows& w = t.windows;
+        const bool groups = w.group_count > 0;
+        windows.row({t.tier, t.direction, grouped(w.count), ratio(w.count > 0, w.p50),
+                     ratio(w.count > 0, w.mean), ratio(w.count > 0, w.max), pretty(w.worst),
+                     ratio(groups, w.group_p50), ratio(groups, w.group_max)});
+      }
+      out += windows.take();
+      note(fmt::format("By bytes, in windows of {} in which the tier carried data; each is in "
+                       "load_series.csv. Of parallel links the worst group of a window counts.",
+                       pretty(result.tier_series.window)),
+           out);
+    }
     close_section(out);
   }
   if (!result.tier_queueing.empty()) {

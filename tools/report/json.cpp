@@ -252,6 +252,19 @@ Json load_balance(const Result& result) {
     };
     add("bytes", load.bytes);
     add("queue_pairs", load.queue_pairs);
+    const TierLoad::Windows& w = load.windows;
+    Json& windows = row["windows"] = nullptr;
+    if (w.count > 0) {
+      const bool groups = w.group_count > 0;
+      windows = {{"window_ns", exact(result.tier_series.window)},
+                 {"window_count", w.count},
+                 {"bytes_max_to_mean_p50_ratio", real(w.p50)},
+                 {"bytes_max_to_mean_mean_ratio", real(w.mean)},
+                 {"bytes_max_to_mean_max_ratio", real(w.max)},
+                 {"bytes_max_to_mean_max_at_ns", exact(w.worst)},
+                 {"bytes_parallel_worst_p50_ratio", groups ? real(w.group_p50) : Json(nullptr)},
+                 {"bytes_parallel_worst_max_ratio", groups ? real(w.group_max) : Json(nullptr)}};
+    }
     list.push_back(std::move(row));
   }
   return list;

@@ -26,6 +26,8 @@ std::string links_csv(const Result& result);
 std::string ranks_csv(const Result& result);
 /// One row per window of a link in which something changed, see LinkSeries. Written piece by piece.
 void write_link_series_csv(const Result& result, const std::string& path);
+/// One row per tier, direction and window with payload, see TierLoadSeries. Written piece by piece.
+void write_load_series_csv(const Result& result, const std::string& path);
 
 /// One row per PFC pause, see PauseRow. Written piece by piece.
 void write_pauses_csv(const Result& result, const std::string& path);

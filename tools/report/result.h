@@ -127,6 +127,7 @@ struct Result {
   std::vector<LinkRecord> links;
   LinkSeries link_series;  ///< in the order of `links`; empty when not asked for
   std::vector<TierLoad> tier_loads;
+  TierLoadSeries tier_series;               ///< with `link_series`
   Observations seen;                        ///< links are rows of `links`
   std::vector<TierQueueing> tier_queueing;  ///< of seen.samples
   std::vector<Span> spans;                  ///< for the timeline; may be thinned, see spans_dropped

@@ -296,6 +296,14 @@ void balance(const Result& result, std::string& out) {
     line += fmt::format("; of parallel links {:.2f} x ({})", t.bytes.group_max,
                         printable(t.bytes.group));
     figure(printable(t.tier) + " " + t.direction, line, out);
+    const TierLoad::Windows& w = t.windows;
+    if (w.group_count == 0) continue;
+    figure("  in " + report::counted(w.count, "window", "windows"),
+           fmt::format("of {}: p50 {:.2f} x, max {:.2f} x by bytes; of parallel links p50 {:.2f} "
+                       "x, max {:.2f} x",
+                       print_time(result.tier_series.window, 4), w.p50, w.max, w.group_p50,
+                       w.group_max),
+           out);
   }
   if (buffers) {
     const SwitchRecord& s = result.seen.switches[fullest[0]];

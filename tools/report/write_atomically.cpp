@@ -129,10 +129,14 @@ void write_all(const Result& result, const std::string& dir) {
   };
   const std::string series = (folder / "link_series.csv").string();
   const std::string trace = (folder / "trace.json.gz").string();
-  if (result.link_series.links.empty())
+  const std::string loads = (folder / "load_series.csv").string();
+  if (result.link_series.links.empty()) {
     remove_stale(series);
-  else
+    remove_stale(loads);
+  } else {
     write_link_series_csv(result, series);
+    write_load_series_csv(result, loads);
+  }
   const std::string pauses = (folder / "pauses.csv").string();
   if (result.pauses_asked)
     write_pauses_csv(result, pauses);

@@ -1131,6 +1131,10 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
   add_pauses(pauses, topology, s.pauses, r);
   r.perfetto = s.perfetto;
   if (packet != nullptr) r.link_series = packet->take_link_series();
+  if (r.link_series.window > Time()) {
+    r.tier_series = tier_load_series(topology, r.links, r.link_series);
+    add_windows(r.tier_series, r.tier_loads);
+  }
   if (r.link_series.window != r.link_series.asked) {
     r.warnings.push_back("output.telemetry.links: windows of " + print_time(r.link_series.asked) +
                          " would give more than " + std::to_string(LinkTelemetry::kMostRows) +

@@ -523,7 +523,8 @@ std::vector<ModelDoc> all_blocks() {
               "1ns",
               "1h",
               {"off"},
-              "length of the windows of link_series.csv, the time series of links",
+              "length of the windows of link_series.csv and load_series.csv: links over time, and "
+              "how evenly tiers are loaded",
               "DESIGN 9.1"},
              {"telemetry.pauses",
               PT::boolean,
