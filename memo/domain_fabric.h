@@ -76,6 +76,10 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   [[nodiscard]] Tally tally(uint32_t call) const override;
 
   [[nodiscard]] FastPathStats stats() const;
+  /// The run ends at `at`, or at the last instant processed, with things under way: what they have
+  /// done up to then counts, and nothing after. (A domain may have been simulated further, or be
+  /// followed only.) Nothing may be started after this. Not with stepping.
+  void settle(Time at);
 
  private:
   static constexpr uint32_t kNone = 0xffffffffU;
@@ -141,6 +145,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     int64_t payload = 0, messages = 0;
     uint64_t variant = 0;  // of the dice; with shared noise, once it has a queue pair
     uint64_t events_seen = 0;
+    int64_t reached = 0;      // leader: the last instant simulated
     int64_t again_until = 0;  // what it executes up to then has been known before
     // Leader: what it has done and nobody knows yet.
     std::vector<DomainOutput> ready;
@@ -167,6 +172,10 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   uint32_t queue_pair(uint32_t src, uint32_t dst, uint32_t channel, uint8_t cls, uint8_t part);
   void queue_pairs(const Transfer& t, std::vector<uint32_t>& out);
   [[nodiscard]] QpMemory memory(const GlobalQp& q) const;
+  void controller_into_hash(Hash128& h, const GlobalQp& q, const AckController& c,
+                            int64_t at) const;
+  void move_controller(QpMemory& m, const GlobalQp& q, const Episode& e, int64_t end) const;
+  [[nodiscard]] bool may_be_followed() const;
 
   // Inputs.
   void input(const Input& in, const std::vector<uint32_t>& qps);
@@ -200,6 +209,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   [[nodiscard]] static uint64_t telling(const Domain& d, const DomainOutput& o);
   void end_leader(Domain& d, int64_t at);
   void audit(const Domain& d);
+  void replay(const Domain& d, DomainRun& run, std::vector<DomainOutput>& outs);
   void wake_followers(Episode& e);
   void schedule(uint32_t domain);
   [[nodiscard]] int64_t leader_time(const Domain& d) const;

@@ -91,7 +91,8 @@ void DomainFabric::lead(uint32_t domain) {
     const bool steps = worth_stepping(d);
     d.approximate = d.approximate || steps;
     d.recorded =
-        options_.partition && options_.memo && !d.disturbed && !dicey_.contains(d.hashes.back());
+        options_.partition && options_.memo && !d.disturbed && may_be_followed() &&
+        !dicey_.contains(d.hashes.back());
     if (now_ > d.start && d.again_until == 0) {
       d.again_until = now_;
       ++stats_.materialised;
@@ -243,6 +244,7 @@ void DomainFabric::run_leader(uint32_t domain, int64_t horizon) {
   }
   const Time limit = horizon == kNever ? Time::infinity() : Time::ps(horizon);
   const Time reached = d.run->advance(limit, scratch_outputs_);
+  d.reached = reached.ps();
   const uint64_t events = d.run->events();
   stats_.events += events - d.events_seen;
   if (again) stats_.events_again += events - d.events_seen;
@@ -617,12 +619,16 @@ void DomainFabric::finish_episode(Domain& d) {
   p.check_conservation();
   const int64_t end = d.ready_at;
   e.qps.clear();
+  e.ack_controllers = 0;
   for (uint32_t label = 0; label < d.qps.size(); ++label) {
     Episode::Residue r;
     QpMemory m = p.memory_of(label);
     r.posted = m.posted - qps_[d.qps[label]].posted;
     // What can no longer make a difference is forgotten, so that what is alike looks alike.
-    m.posted = 0;
+    if (m.ack_controller)
+      ++e.ack_controllers;
+    else
+      m.posted = 0;
     m.next_send = m.next_send <= end ? kPast : m.next_send - end;
     m.last_sent = config_.paths == PathChoice::flowlet ? m.last_sent - end : kPast;
     if (config_.paths != PathChoice::spray) m.sent_packets = 0;
@@ -631,7 +637,8 @@ void DomainFabric::finish_episode(Domain& d) {
     m.last_nack = kPast;
     m.last_nack_seq = -1;
     r.plain = m.next_send == kPast && m.last_sent == kPast && m.sent_packets == 0 && !recent &&
-              m.since_ack == 0 && !m.notify && !m.dcqcn.active() && !m.increase_running;
+              m.since_ack == 0 && !m.notify && !m.dcqcn.active() && !m.increase_running &&
+              !m.ack_controller;
     m.increase_next -= end;
     m.dcqcn.shift(-end);
     r.memory = m;
@@ -639,6 +646,8 @@ void DomainFabric::finish_episode(Domain& d) {
   }
   e.port_memory.clear();
   e.ports.clear();
+  e.tx_bytes.clear();
+  e.end_ps = end;
   for (uint32_t port = 0; port < p.port_count(); ++port) {
     PortMemory m;
     if (p.packets() != nullptr) m = p.packets()->memory_of_port(port);
@@ -652,6 +661,9 @@ void DomainFabric::finish_episode(Domain& d) {
     }
     e.port_memory.push_back(m);
     e.ports.push_back(t);
+    if (config_.congestion == CongestionControl::hpcc) {
+      e.tx_bytes.push_back(tallies_[p.global_port(port)].bytes + t.bytes);
+    }
     e.transmissions += t.packets;
   }
   for (TraceEntry& t : e.trace) t.time_ps -= d.start;
@@ -688,6 +700,49 @@ void DomainFabric::end(uint32_t domain) {
   release(domain);
 }
 
+/// Tells `run` all that the domain was told, each at its time.
+void DomainFabric::replay(const Domain& d, DomainRun& run, std::vector<DomainOutput>& outs) {
+  for (size_t i = 0; i < d.inputs.size(); ++i) {
+    const Input& in = d.inputs[i];
+    if (i == 0 || in.round != d.inputs[i - 1].round || in.before) {
+      const int64_t limit = in.before ? in.at - 1 : in.at;
+      while (ps_of(run.next_event()) <= limit) run.advance(Time::ps(limit), outs);
+    }
+    feed(run, in);
+  }
+}
+
+void DomainFabric::settle(Time at) {
+  TRAINYARD_ASSERT(!options_.stepping);
+  if (!options_.partition) return;  // one domain is never ahead
+  const int64_t end = std::max(now_, ps_of(at));
+  std::vector<DomainOutput> ignored;
+  for (uint32_t i = 0; i < domains_.size(); ++i) {
+    Domain& d = domains_[i];
+    if (!d.used) continue;
+    if (d.mode != Domain::Mode::leader || d.reached > end) {
+      // One that something broke in is the only one, and never ahead.
+      TRAINYARD_ASSERT(!d.disturbed || d.mode != Domain::Mode::leader);
+      auto run = std::make_unique<DomainRun>(topology_, config_,
+                                             static_cast<DomainRegistry&>(*this));
+      if (options_.jumps && options_.partition) run->packets()->use_period_jumps();
+      replay(d, *run, ignored);
+      if (d.mode != Domain::Mode::leader) leaders_.push_back(i);
+      d.mode = Domain::Mode::leader;
+      d.run = std::move(run);
+      d.events_seen = 0;
+    }
+    if (d.run->packets() != nullptr) d.run->packets()->record_trace(nullptr);
+    while (ps_of(d.run->next_event()) <= end) d.run->advance(Time::ps(end), ignored);
+    stats_.events += d.run->events() - d.events_seen;
+    d.events_seen = d.run->events();
+    for (uint32_t label = 0; label < d.transfers.size(); ++label) {
+      records_[d.transfers[label]] = d.run->record(label);
+    }
+  }
+  now_ = end;
+}
+
 /// Simulates a stepped domain again packet by packet, told the same at the same times, while the
 /// budget lasts. Its idle parts still remember what they did when it began.
 void DomainFabric::audit(const Domain& d) {
@@ -696,27 +751,11 @@ void DomainFabric::audit(const Domain& d) {
   if (static_cast<double>(stats_.audit_events) + cost > budget) return;
   DomainRun run(topology_, config_, static_cast<DomainRegistry&>(*this));
   run.packets()->use_period_jumps();
-  std::unordered_map<uint64_t, int64_t> told;  // in packets
   std::vector<DomainOutput> outs;
-  const auto take = [&] {
-    for (const DomainOutput& o : outs) told.emplace(telling(d, o), o.at.ps());
-    outs.clear();
-  };
-  for (size_t i = 0; i < d.inputs.size(); ++i) {
-    const Input& in = d.inputs[i];
-    if (i == 0 || in.round != d.inputs[i - 1].round || in.before) {
-      const int64_t limit = in.before ? in.at - 1 : in.at;
-      while (ps_of(run.next_event()) <= limit) {
-        run.advance(Time::ps(limit), outs);
-        take();
-      }
-    }
-    feed(run, in);
-  }
-  while (!run.idle() && run.next_event() != Time::infinity()) {
-    run.advance(Time::infinity(), outs);
-    take();
-  }
+  replay(d, run, outs);
+  while (!run.idle() && run.next_event() != Time::infinity()) run.advance(Time::infinity(), outs);
+  std::unordered_map<uint64_t, int64_t> told;  // in packets
+  for (const DomainOutput& o : outs) told.emplace(telling(d, o), o.at.ps());
   stats_.audit_events += run.events();
   ++stats_.audited;
   stats_.bytes_audited += d.episode->totals.payload_bytes;
@@ -820,6 +859,7 @@ void DomainFabric::apply_episode(Domain& d, const Episode& e, int64_t end, bool 
       }
     }
     QpMemory m = r.memory;
+    if (m.ack_controller && followed) move_controller(m, q, e, end);
     m.used = q.posted > 0;
     m.posted = q.posted;
     for (int64_t* t : {&m.next_send, &m.last_sent, &m.last_cnp}) {
