@@ -477,8 +477,7 @@ void DomainFabric::move_controller(QpMemory& m, const GlobalQp& q, const Episode
     if (hop >= q.forward) break;
     const uint32_t port = qp_ports_[q.first_port + hop];
     const uint32_t local = 2 * link_label_[port / 2] + (port & 1U);
-    more[static_cast<size_t>(i)] =
-        tallies_[port].bytes + e.ports[local].bytes - e.tx_bytes[local];
+    more[static_cast<size_t>(i)] = tallies_[port].bytes + e.ports[local].bytes - e.tx_bytes[local];
   }
   c.hpcc.shift(end - e.end_ps, further, more.data());
   m.ack_controller = std::make_shared<const AckController>(c);

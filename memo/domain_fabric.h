@@ -76,9 +76,9 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   [[nodiscard]] Tally tally(uint32_t call) const override;
 
   [[nodiscard]] FastPathStats stats() const;
-  /// The run ends at `at`, or at the last instant processed, with things under way: what they have
-  /// done up to then counts, and nothing after. (A domain may have been simulated further, or be
-  /// followed only.) Nothing may be started after this. Not with stepping.
+  /// What is under way has done what it had by `at`, or by the last instant processed, and no more:
+  /// domains that are ahead, or that only follow, are simulated again up to then. For a run that
+  /// ends before they do. Does nothing with stepping.
   void settle(Time at);
 
  private:
@@ -206,6 +206,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   bool on_trial(uint32_t domain);
   void stop_stepping(uint32_t domain);
   void begin_anew(uint32_t domain);
+  void simulate_again(uint32_t domain);
   [[nodiscard]] static uint64_t telling(const Domain& d, const DomainOutput& o);
   void end_leader(Domain& d, int64_t at);
   void audit(const Domain& d);

@@ -380,12 +380,11 @@ QpMemory PacketDomain::memory_of(uint32_t qi) const {
   m.increase_running = q.increase_running;
   m.increase_next = q.increase_next;
   if (config_.congestion == CongestionControl::dcqcn) m.dcqcn = dcqcn_[qi];
-  const bool acted =
-      (config_.congestion == CongestionControl::hpcc && hpcc_[qi].touched()) ||
-      (config_.congestion == CongestionControl::timely && timely_[qi].touched()) ||
-      // A fresh one counts its first round from the first byte.
-      (config_.congestion == CongestionControl::dctcp &&
-       (dctcp_[qi].touched() || (q.controlled && q.posted > 0)));
+  const bool acted = (config_.congestion == CongestionControl::hpcc && hpcc_[qi].touched()) ||
+                     (config_.congestion == CongestionControl::timely && timely_[qi].touched()) ||
+                     // A fresh one counts its first round from the first byte.
+                     (config_.congestion == CongestionControl::dctcp &&
+                      (dctcp_[qi].touched() || (q.controlled && q.posted > 0)));
   if (!acted) return m;
   AckController c;
   if (config_.congestion == CongestionControl::hpcc) c.hpcc = hpcc_[qi];

@@ -159,7 +159,10 @@ Topology dual_islands(bool dual) {
   }
   t.add_link(8, 10, Rate::gbps(100), Time::ns(500));
   t.add_link(9, 11, Rate::gbps(100), Time::ns(500));
-  if (!dual) t.add_link(8, 9, Rate::gbps(100), Time::ns(500));
+  if (!dual) {
+    t.add_link(8, 9, Rate::gbps(100), Time::ns(500));
+    t.add_link(10, 11, Rate::gbps(100), Time::ns(500));
+  }
   t.finish();
   return t;
 }
@@ -168,10 +171,13 @@ Topology dual_islands(bool dual) {
 struct Breakage {
   const char* name;
   bool dual, backup;
-  uint32_t times;       ///< down and up
-  uint64_t rate_q32;    ///< not down, but at this rate
+  uint32_t times;     ///< down and up
+  uint64_t rate_q32;  ///< not down, but at this rate
   int64_t length_us;
 };
+void PrintTo(const Breakage& b, std::ostream* out) {
+  *out << b.name;
+}
 
 std::vector<FabricChange> breaks(const Breakage& b, uint32_t host, Time at) {
   using Kind = FabricChange::Kind;

@@ -36,6 +36,8 @@ class GoldenOracle : public testing::Test {
                     const std::vector<std::string>& more) {
     ScenarioOverrides overrides;
     overrides.settings = c.settings;
+    // Every flow has a queue pair of its own either way.
+    overrides.settings.emplace_back("fabric.transport.queue_pairs=persistent");
     for (const auto* list : {&inputs, &more}) {
       overrides.settings.insert(overrides.settings.end(), list->begin(), list->end());
     }
@@ -47,8 +49,7 @@ class GoldenOracle : public testing::Test {
     const Result exact = run(c, inputs, {"simulation.fast_path=exact"});
     ASSERT_TRUE(exact.fast_path.has_value());
     ASSERT_TRUE(exact.complete) << exact.incomplete_reason;
-    const Result off =
-        run(c, inputs, {"simulation.fast_path=exact", "simulation.domains=off"});
+    const Result off = run(c, inputs, {"simulation.fast_path=exact", "simulation.domains=off"});
     EXPECT_EQ(result_difference(off, exact), "");
     const Result packets = run(c, inputs, {});
     EXPECT_EQ(result_difference(packets, off), "");
@@ -59,9 +60,8 @@ class GoldenOracle : public testing::Test {
   /// Sets of one peer whose names begin with one of these.
   void compare_small(const std::string& peer, const std::vector<std::string>& prefixes) {
     for (const Case& c : golden::read_cases((kGolden / "cases.csv").string())) {
-      const bool named = std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& p) {
-        return c.set.rfind(p, 0) == 0;
-      });
+      const bool named = std::any_of(prefixes.begin(), prefixes.end(),
+                                     [&](const std::string& p) { return c.set.rfind(p, 0) == 0; });
       if (c.peer == peer && named) compare(c, golden::inputs(c.set, scratch_));
     }
     std::printf("%zu sets, %llu domains, %llu jumps\n", sets_,

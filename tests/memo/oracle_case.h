@@ -64,7 +64,8 @@ struct OracleCase {
 
   struct Fault {
     uint32_t kind = 0;  ///< FabricChange::Kind
-    char where = 'n';   ///< n: NIC port b of host a; u: scale-up link of host a; t: leaf a to spine b
+    char where =
+        'n';  ///< n: NIC port b of host a; u: scale-up link of host a; t: leaf a to spine b
     uint32_t a = 0, b = 0;
     uint64_t value_q32 = 0;
     int64_t at_ps = 0;
@@ -115,6 +116,11 @@ inline const std::vector<OracleSetting>& oracle_settings() {
       {"cnp_interval", [](C c, int64_t v) { c.cnp_interval_ps = v; }},
       {"hpcc_quantised", [](C c, int64_t v) { c.hpcc.quantised = v != 0; }},
       {"hpcc_per_hop", [](C c, int64_t v) { c.hpcc.per_hop_rates = v != 0; }},
+      {"timely_low",
+       [](C c, int64_t v) {
+         c.timely.t_low_ps = c.timely.min_rtt_ps = v;
+         c.timely.t_high_ps = 10 * v;
+       }},
       {"seed", [](C c, int64_t v) { c.seed = static_cast<uint64_t>(v); }},
       {"ack_interval", [](C c, int64_t v) { c.ack_interval = v; }},
       {"buffer", [](C c, int64_t v) { c.buffer = v; }},
@@ -169,8 +175,8 @@ inline std::string print(const OracleCase& c) {
   list("set", c.settings,
        [&](const std::pair<std::string, int64_t>& v) { out << v.first << ":" << v.second; });
   list("steps", c.steps, [&](const OracleCase::Step& s) {
-    out << s.kind << ":" << s.collective << ":" << s.bytes << ":" << s.stream << ":"
-        << s.compute_ns << ":" << s.late_rank;
+    out << s.kind << ":" << s.collective << ":" << s.bytes << ":" << s.stream << ":" << s.compute_ns
+        << ":" << s.late_rank;
   });
   list("faults", c.faults, [&](const OracleCase::Fault& f) {
     out << f.kind << ":" << f.where << ":" << f.a << ":" << f.b << ":" << f.value_q32 << ":"
@@ -249,8 +255,8 @@ inline OracleCase parse_oracle_case(const std::string& line) {
     } else if (name == "steps") {
       for (const auto& v : split(value, '/')) {
         const auto f = fields(v, 6);
-        c.steps.push_back({small(f[0]), small(f[1]), integer(f[2]), small(f[3]), integer(f[4]),
-                           small(f[5])});
+        c.steps.push_back(
+            {small(f[0]), small(f[1]), integer(f[2]), small(f[3]), integer(f[4]), small(f[5])});
       }
     } else if (name == "faults") {
       for (const auto& v : split(value, '/')) {

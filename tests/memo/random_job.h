@@ -85,14 +85,14 @@ inline OracleCase random_oracle_case(uint64_t seed, Flavour flavour) {
       if (pick(4) == 0) set("hpcc_per_hop", 1);
     } else if (which == 4) {
       set("congestion", static_cast<int64_t>(CongestionControl::timely));
+      set("timely_low", 1'000'000 * static_cast<int64_t>(2 + pick(3)));  // rates move
     } else {
       set("congestion", static_cast<int64_t>(CongestionControl::dctcp));
       set("kmin", 20'000);
       set("kmax", 20'000);
     }
   };
-  if (flavour == Flavour::marks)
-    set("congestion", static_cast<int64_t>(CongestionControl::dcqcn));
+  if (flavour == Flavour::marks) set("congestion", static_cast<int64_t>(CongestionControl::dcqcn));
   set("seed", static_cast<int64_t>(seed));
   set("ack_interval", 1 + pick(3) / 2);
   if (pick(3) == 0) set("window", static_cast<int64_t>(WindowRule::bdp_pair));
@@ -106,7 +106,7 @@ inline OracleCase random_oracle_case(uint64_t seed, Flavour flavour) {
     for (const uint32_t l : {0U, 1U}) {
       ports = std::max<int64_t>(ports, std::count(c.leaf.begin(), c.leaf.end(), l) + c.spines);
     }
-    set("buffer", ports * (30'000 + reserve) + 20'000 * (1 + pick(10)));
+    set("buffer", ports * (30'000 + reserve) + 10'000 * (1 + pick(10)));
     if (pick(3) == 0) set("pause_quanta", 400);
   }
   if (flavour == Flavour::marks) {
@@ -249,8 +249,8 @@ struct Outcome {
   std::vector<Time> instants;  ///< at which collectives begin and end
 };
 
-/// `gpus`: who is slow or stopped when; null: nobody. With them, as in a scenario, the timeline runs
-/// collectives message by message.
+/// `gpus`: who is slow or stopped when; null: nobody. With them, as in a scenario, the timeline
+/// runs collectives message by message.
 inline Outcome run_case(const RandomCase& c, Way way, const FaultSource* gpus = nullptr) {
   std::unique_ptr<Fabric> fabric;
   DomainFabric* domains = nullptr;
@@ -313,9 +313,8 @@ inline Outcome run_case(const RandomCase& c, Way way, const FaultSource* gpus = 
     o.links.push_back(l.from + ">" + l.to + " " + std::to_string(l.packets) + " " +
                       std::to_string(l.bytes) + " " + std::to_string(l.ecn_marks) + " " +
                       std::to_string(l.pauses_received) + " " + std::to_string(l.paused.ps()) +
-                      " " + std::to_string(l.busy.ps()) + " " +
-                      std::to_string(l.peak_queue_bytes) + " " + std::to_string(l.drops) + " " +
-                      std::to_string(l.data_bytes));
+                      " " + std::to_string(l.busy.ps()) + " " + std::to_string(l.peak_queue_bytes) +
+                      " " + std::to_string(l.drops) + " " + std::to_string(l.data_bytes));
   }
   std::sort(o.links.begin(), o.links.end());
   if (domains != nullptr) o.stats = domains->stats();
@@ -325,7 +324,8 @@ inline Outcome run_case(const RandomCase& c, Way way, const FaultSource* gpus = 
 /// What differs between two ways of running a case; empty: nothing. Of several drops, which one
 /// ends the run is not told apart.
 inline std::string difference(const Outcome& a, const Outcome& b) {
-  if (a.error.empty() != b.error.empty()) return "error '" + a.error + "' against '" + b.error + "'";
+  if (a.error.empty() != b.error.empty())
+    return "error '" + a.error + "' against '" + b.error + "'";
   if (!a.error.empty()) return "";
   std::string out;
   const auto compare = [&](const char* what, const auto& x, const auto& y) {

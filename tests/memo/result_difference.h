@@ -47,10 +47,10 @@ inline std::vector<std::string> collective_rows(const Result& r) {
   std::vector<std::string> rows;
   for (const CollectiveRecord& c : r.collectives) {
     std::string row = c.group + "/" + c.name + " " + c.algorithm;
-    for (const int64_t x : {c.bytes, c.first_arrival.ps(), c.start.ps(), c.finish.ps(),
-                            static_cast<int64_t>(c.transfers), c.wire_payload,
-                            static_cast<int64_t>(c.transmissions),
-                            static_cast<int64_t>(c.cts_count), c.cts_p50.ps(), c.cts_p99.ps()}) {
+    for (const int64_t x :
+         {c.bytes, c.first_arrival.ps(), c.start.ps(), c.finish.ps(),
+          static_cast<int64_t>(c.transfers), c.wire_payload, static_cast<int64_t>(c.transmissions),
+          static_cast<int64_t>(c.cts_count), c.cts_p50.ps(), c.cts_p99.ps()}) {
       row += " " + std::to_string(x);
     }
     rows.push_back(row);

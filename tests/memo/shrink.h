@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/errors.h"
 #include "tests/memo/oracle_case.h"
 
 namespace trainyard::test {
@@ -27,6 +28,8 @@ inline bool shows_apart(const std::function<bool()>& test, unsigned seconds = 60
     bool shows = true;
     try {
       shows = test();
+    } catch (const UserError&) {
+      shows = false;  // that is no case
     } catch (const std::exception&) {
       shows = true;
     }
@@ -96,9 +99,8 @@ inline std::vector<OracleCase> simpler(const OracleCase& c) {
   if (c.spines > 1) {
     variant([&](OracleCase& v) {
       --v.spines;
-      std::erase_if(v.faults, [&](const OracleCase::Fault& f) {
-        return f.where == 't' && f.b >= v.spines;
-      });
+      std::erase_if(v.faults,
+                    [&](const OracleCase::Fault& f) { return f.where == 't' && f.b >= v.spines; });
     });
   }
   if (c.leaves > 1) {
@@ -160,7 +162,11 @@ inline Shrunk shrink(OracleCase c, const std::function<bool(const OracleCase&)>&
       if (s.tried >= most) break;
       if (!seen.insert(print(candidate)).second) continue;
       ++s.tried;
-      if (!shows(candidate)) continue;
+      try {
+        if (!shows(candidate)) continue;
+      } catch (const UserError&) {
+        continue;  // kmin above kmax, ...
+      }
       c = std::move(candidate);
       again = true;
       break;
