@@ -202,9 +202,11 @@ TEST_P(ScenarioOracle, Same) {
   EXPECT_GT(off.totals.transmissions, 0U);
   const FastPathStats& f = *on.fast_path;
   std::printf(
-      "%s: %llu transmissions, events %llu against %llu; %llu domains, %llu followed, %llu "
-      "jumps, %llu materialised, %llu merges, %llu disturbances\n",
-      row.name, static_cast<unsigned long long>(off.totals.transmissions),
+      "%s: end %lld ns, %llu transmissions, %llu drops, events %llu against %llu; %llu domains, %llu "
+      "followed, %llu jumps, %llu materialised, %llu merges, %llu disturbances\n",
+      row.name, static_cast<long long>(off.end.ps() / 1000),
+      static_cast<unsigned long long>(off.totals.transmissions),
+      static_cast<unsigned long long>(off.totals.drops),
       static_cast<unsigned long long>(off.totals.events),
       static_cast<unsigned long long>(on.totals.events), static_cast<unsigned long long>(f.domains),
       static_cast<unsigned long long>(f.followed), static_cast<unsigned long long>(f.jumps),
