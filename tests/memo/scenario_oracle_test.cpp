@@ -149,10 +149,11 @@ const std::vector<Row>& rows() {
        true},
       // Faults earlier, because the step is shorter.
       {"faults_128", "bench/faults_128.yaml",
-       with(tiny,
-            {"faults=[{at: 20us, kind: gpu-slow, where: rank9, factor: 1.5, for: 300us}, {at: "
-             "300us, kind: link-flap, where: node5.nic2, period: 200us, duty: 30%, count: 2}, {at: "
-             "900us, kind: link-degrade, where: node3.nic1, rate: 50%, for: 100us}]"})},
+       with(
+           tiny,
+           {"faults=[{at: 20us, kind: gpu-slow, where: rank9, factor: 1.5, for: 60us}, {at: 200us, "
+            "kind: link-flap, where: node5.nic2, period: 20us, duty: 30%, count: 2}, {at: 280us, "
+            "kind: link-degrade, where: node3.nic1, rate: 50%, for: 30us}]"})},
       {"slow_faults_128", "bench/faults_128.yaml", {}, true},
       {"llama405b",
        "bench/llama405b.yaml",
@@ -202,7 +203,8 @@ TEST_P(ScenarioOracle, Same) {
   EXPECT_GT(off.totals.transmissions, 0U);
   const FastPathStats& f = *on.fast_path;
   std::printf(
-      "%s: end %lld ns, %llu transmissions, %llu drops, events %llu against %llu; %llu domains, %llu "
+      "%s: end %lld ns, %llu transmissions, %llu drops, events %llu against %llu; %llu domains, "
+      "%llu "
       "followed, %llu jumps, %llu materialised, %llu merges, %llu disturbances\n",
       row.name, static_cast<long long>(off.end.ps() / 1000),
       static_cast<unsigned long long>(off.totals.transmissions),
