@@ -3,6 +3,7 @@
 #include "memo/domain_fabric.h"
 
 #include <algorithm>
+#include <array>
 
 #include "sim/dice.h"
 #include "sim/errors.h"
@@ -54,7 +55,9 @@ uint32_t DomainFabric::link_order(uint32_t link) {
 }
 
 PortMemory DomainFabric::port_memory(uint32_t port) {
-  return port_memories_[port];
+  PortMemory m = port_memories_[port];
+  m.tx_bytes = tallies_[port].bytes;
+  return m;
 }
 
 uint32_t DomainFabric::queue_pair(const QpKey& key) {
@@ -461,6 +464,63 @@ void DomainFabric::qp_into_hash(Hash128& h, const GlobalQp& q, int64_t at) const
   h.add_signed(m.since_ack);
   h.add(static_cast<uint64_t>(m.notify) << 1 | static_cast<uint64_t>(m.increase_running));
   m.dcqcn.digest(at, m.increase_next, [&h](uint64_t x) { h.add(x); });
+  h.add(m.ack_controller ? 1 : 0);
+  if (m.ack_controller) controller_into_hash(h, q, *m.ack_controller, at);
+}
+
+void DomainFabric::controller_into_hash(Hash128& h, const GlobalQp& q, const AckController& c,
+                                        int64_t at) const {
+  const auto sink = [&h](uint64_t x) { h.add(x); };
+  switch (config_.congestion) {
+    case CongestionControl::hpcc: {
+      // Hop i is the switch port behind the i-th link.
+      std::array<int64_t, Hpcc::kMaxHops> sent{};
+      for (int i = 0; i < c.hpcc.stamped_hops(); ++i) {
+        const auto hop = static_cast<uint32_t>(i) + 1;
+        if (hop >= q.forward) break;  // of another path: has no followers
+        sent[static_cast<size_t>(i)] = tallies_[qp_ports_[q.first_port + hop]].bytes;
+      }
+      c.hpcc.digest(at, q.posted, sent.data(), sink);
+      return;
+    }
+    case CongestionControl::timely:
+      c.timely.digest(q.posted, sink);
+      return;
+    case CongestionControl::dctcp:
+      c.dctcp.digest(q.posted, sink);
+      return;
+    case CongestionControl::none:
+    case CongestionControl::dcqcn:
+      return;
+  }
+}
+
+/// From the domain that was simulated to one that ends at `end`.
+void DomainFabric::move_controller(QpMemory& m, const GlobalQp& q,
+                                   const std::vector<uint32_t>& links, const Episode& e,
+                                   int64_t end) const {
+  AckController c = *m.ack_controller;
+  const int64_t further = q.posted - m.posted;
+  c.timely.shift(further);
+  c.dctcp.shift(further);
+  std::array<int64_t, Hpcc::kMaxHops> more{};
+  for (int i = 0; i < c.hpcc.stamped_hops(); ++i) {
+    const auto hop = static_cast<uint32_t>(i) + 1;
+    if (hop >= q.forward) break;
+    const uint32_t port = qp_ports_[q.first_port + hop];
+    const auto label = std::find(links.begin(), links.end(), port / 2) - links.begin();
+    const uint32_t local = 2 * static_cast<uint32_t>(label) + (port & 1U);
+    more[static_cast<size_t>(i)] = tallies_[port].bytes + e.ports[local].bytes - e.tx_bytes[local];
+  }
+  c.hpcc.shift(end - e.end_ps, further, more.data());
+  m.ack_controller = std::make_shared<const AckController>(c);
+}
+
+/// What a controller keeps can be told relative to the domain's start.
+bool DomainFabric::may_be_followed() const {
+  if (config_.congestion != CongestionControl::hpcc) return true;
+  // Rounded stamps depend on when and after how many bytes; those of several paths mix.
+  return !config_.hpcc.quantised && config_.paths == PathChoice::per_flow;
 }
 
 /// Tells the domain. Its links and queue pairs are its own, or nobody's.

@@ -87,6 +87,10 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   void replayed(uint32_t hold) override;
 
   [[nodiscard]] FastPathStats stats() const;
+  /// What is under way has done what it had by `at`, or by the last instant processed, and no more:
+  /// domains that are ahead, or that only follow, are simulated again up to then. For a run that
+  /// ends before they do. Does nothing with stepping.
+  void settle(Time at);
 
  private:
   static constexpr uint32_t kNone = 0xffffffffU;
@@ -153,6 +157,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     int64_t payload = 0, messages = 0;
     uint64_t variant = 0;  // of the dice; with shared noise, once it has a queue pair
     uint64_t events_seen = 0;
+    int64_t reached = 0;      // leader: the last instant simulated
     int64_t again_until = 0;  // what it executes up to then has been known before
     // Leader: what it has done and nobody knows yet.
     std::vector<DomainOutput> ready;
@@ -222,6 +227,11 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   [[nodiscard]] QpKey qp_key(const Transfer& t, uint32_t part) const;
   [[nodiscard]] uint32_t parts_of(const Transfer& t) const;
   [[nodiscard]] QpMemory memory(const GlobalQp& q) const;
+  void controller_into_hash(Hash128& h, const GlobalQp& q, const AckController& c,
+                            int64_t at) const;
+  void move_controller(QpMemory& m, const GlobalQp& q, const std::vector<uint32_t>& links,
+                       const Episode& e, int64_t end) const;
+  [[nodiscard]] bool may_be_followed() const;
 
   // Inputs.
   void input(const Input& in, const std::vector<uint32_t>& qps);
@@ -253,9 +263,11 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   bool on_trial(uint32_t domain);
   void stop_stepping(uint32_t domain);
   void begin_anew(uint32_t domain);
+  void simulate_again(uint32_t domain);
   [[nodiscard]] static uint64_t telling(const Domain& d, const DomainOutput& o);
   void end_leader(Domain& d, int64_t at);
   void audit(const Domain& d);
+  void replay(const Domain& d, DomainRun& run, std::vector<DomainOutput>& outs);
   void wake_followers(Episode& e);
   void schedule(uint32_t domain);
   [[nodiscard]] int64_t leader_time(const Domain& d) const;

@@ -90,8 +90,8 @@ void DomainFabric::lead(uint32_t domain) {
     d.mode = Domain::Mode::leader;
     const bool steps = worth_stepping(d);
     d.approximate = d.approximate || steps;
-    d.recorded =
-        options_.partition && options_.memo && !d.disturbed && !dicey_.contains(d.hashes.back());
+    d.recorded = options_.partition && options_.memo && !d.disturbed && may_be_followed() &&
+                 !dicey_.contains(d.hashes.back());
     if (now_ > d.start && d.again_until == 0) {
       d.again_until = now_;
       ++stats_.materialised;
@@ -259,6 +259,7 @@ void DomainFabric::go_on(uint32_t domain, int64_t horizon) {
   }
   const Time limit = horizon == kNever ? Time::infinity() : Time::ps(horizon);
   const Time reached = d.run->advance(limit, scratch_outputs_);
+  d.reached = reached.ps();
   const uint64_t events = d.run->events();
   stats_.events += events - d.events_seen;
   if (again) stats_.events_again += events - d.events_seen;
@@ -613,12 +614,16 @@ void DomainFabric::finish_episode(Domain& d) {
   p.check_conservation();
   const int64_t end = d.ready_at;
   e.qps.clear();
+  e.ack_controllers = 0;
   for (uint32_t label = 0; label < d.qps.size(); ++label) {
     Episode::Residue r;
     QpMemory m = p.memory_of(label);
     r.posted = m.posted - qps_[d.qps[label]].posted;
     // What can no longer make a difference is forgotten, so that what is alike looks alike.
-    m.posted = 0;
+    if (m.ack_controller)
+      ++e.ack_controllers;
+    else
+      m.posted = 0;
     m.next_send = m.next_send <= end ? kPast : m.next_send - end;
     m.last_sent = config_.paths == PathChoice::flowlet ? m.last_sent - end : kPast;
     if (config_.paths != PathChoice::spray) m.sent_packets = 0;
@@ -627,7 +632,8 @@ void DomainFabric::finish_episode(Domain& d) {
     m.last_nack = kPast;
     m.last_nack_seq = -1;
     r.plain = m.next_send == kPast && m.last_sent == kPast && m.sent_packets == 0 && !recent &&
-              m.since_ack == 0 && !m.notify && !m.dcqcn.active() && !m.increase_running;
+              m.since_ack == 0 && !m.notify && !m.dcqcn.active() && !m.increase_running &&
+              !m.ack_controller;
     m.increase_next -= end;
     m.dcqcn.shift(-end);
     r.memory = m;
@@ -635,6 +641,8 @@ void DomainFabric::finish_episode(Domain& d) {
   }
   e.port_memory.clear();
   e.ports.clear();
+  e.tx_bytes.clear();
+  e.end_ps = end;
   for (uint32_t port = 0; port < p.port_count(); ++port) {
     PortMemory m;
     if (p.packets() != nullptr) m = p.packets()->memory_of_port(port);
@@ -651,6 +659,9 @@ void DomainFabric::finish_episode(Domain& d) {
     }
     e.port_memory.push_back(m);
     e.ports.push_back(t);
+    if (config_.congestion == CongestionControl::hpcc) {
+      e.tx_bytes.push_back(tallies_[p.global_port(port)].bytes + t.bytes);
+    }
     e.transmissions += t.packets;
   }
   for (TraceEntry& t : e.trace) t.time_ps -= d.start;
@@ -688,6 +699,62 @@ void DomainFabric::end(uint32_t domain) {
   release(domain);
 }
 
+/// Tells `run` all that the domain was told, each at its time.
+void DomainFabric::replay(const Domain& d, DomainRun& run, std::vector<DomainOutput>& outs) {
+  for (size_t i = 0; i < d.inputs.size(); ++i) {
+    const Input& in = d.inputs[i];
+    if (i == 0 || in.round != d.inputs[i - 1].round || in.at != d.inputs[i - 1].at || in.before) {
+      const int64_t limit = in.before ? in.at - 1 : in.at;
+      while (ps_of(run.next_event()) <= limit) run.advance(Time::ps(limit), outs);
+    }
+    feed(run, in);
+  }
+}
+
+void DomainFabric::settle(Time at) {
+  if (!options_.partition || options_.stepping) return;  // one domain is never ahead
+  const int64_t end = std::max(now_, ps_of(at));
+  std::vector<DomainOutput> ignored;
+  for (uint32_t i = 0; i < domains_.size(); ++i) {
+    if (!domains_[i].used || domains_[i].mode == Domain::Mode::reserved) continue;
+    // One in which something is broken is the only one, and never ahead.
+    const bool ahead = domains_[i].reached > end && !domains_[i].disturbed;
+    if (domains_[i].mode != Domain::Mode::leader || ahead) simulate_again(i);
+    Domain& d = domains_[i];
+    while (ps_of(d.run->next_event()) <= end) d.run->advance(Time::ps(end), ignored);
+    stats_.events += d.run->events() - d.events_seen;
+    d.events_seen = d.run->events();
+    for (uint32_t label = 0; label < d.transfers.size(); ++label) {
+      records_[d.transfers[label]] = d.run->record(label);
+    }
+  }
+  now_ = end;
+}
+
+/// A domain that follows, or that is ahead, up to now; it has no followers from then on.
+void DomainFabric::simulate_again(uint32_t domain) {
+  {
+    Domain& d = domains_[domain];
+    if (d.mode == Domain::Mode::leader) {
+      begin_anew(domain);
+      d.ended = false;
+    } else if (d.mode == Domain::Mode::follower) {
+      d.mode = Domain::Mode::pending;
+      ++d.version;
+      pending_.push_back(domain);
+    }
+    d.again_until = std::max(d.again_until, now_);
+  }
+  std::erase(pending_, domain);
+  lead(domain);
+  Domain& d = domains_[domain];
+  if (!d.recorded) return;
+  d.run->record_trace(nullptr);
+  d.recorded = false;
+  d.episode->open = false;
+  d.episode = nullptr;
+}
+
 /// Simulates a stepped domain again packet by packet, told the same at the same times, while the
 /// budget lasts. Its idle parts still remember what they did when it began.
 void DomainFabric::audit(const Domain& d) {
@@ -696,27 +763,11 @@ void DomainFabric::audit(const Domain& d) {
   if (static_cast<double>(stats_.audit_events) + cost > budget) return;
   DomainRun run(topology_, config_, static_cast<DomainRegistry&>(*this));
   run.packets()->use_period_jumps();
-  std::unordered_map<uint64_t, int64_t> told;  // in packets
   std::vector<DomainOutput> outs;
-  const auto take = [&] {
-    for (const DomainOutput& o : outs) told.emplace(telling(d, o), o.at.ps());
-    outs.clear();
-  };
-  for (size_t i = 0; i < d.inputs.size(); ++i) {
-    const Input& in = d.inputs[i];
-    if (i == 0 || in.round != d.inputs[i - 1].round || in.at != d.inputs[i - 1].at || in.before) {
-      const int64_t limit = in.before ? in.at - 1 : in.at;
-      while (ps_of(run.next_event()) <= limit) {
-        run.advance(Time::ps(limit), outs);
-        take();
-      }
-    }
-    feed(run, in);
-  }
-  while (!run.idle() && run.next_event() != Time::infinity()) {
-    run.advance(Time::infinity(), outs);
-    take();
-  }
+  replay(d, run, outs);
+  while (!run.idle() && run.next_event() != Time::infinity()) run.advance(Time::infinity(), outs);
+  std::unordered_map<uint64_t, int64_t> told;  // in packets
+  for (const DomainOutput& o : outs) told.emplace(telling(d, o), o.at.ps());
   stats_.audit_events += run.events();
   ++stats_.audited;
   stats_.bytes_audited += d.episode->totals.payload_bytes;
@@ -805,6 +856,7 @@ void DomainFabric::leave_behind(const PartsOf& parts, const Episode& e, int64_t 
       }
     }
     QpMemory m = r.memory;
+    if (m.ack_controller && keep_losses) move_controller(m, q, parts.links, e, end);
     m.used = q.posted > 0;
     m.posted = q.posted;
     for (int64_t* t : {&m.next_send, &m.last_sent, &m.last_cnp}) {
@@ -933,6 +985,32 @@ const std::vector<TransferRecord>& DomainFabric::transfers() const {
     const Domain& d = domains_[lasting];
     for (uint32_t label = 0; d.run != nullptr && label < d.transfers.size(); ++label) {
       records_[d.transfers[label]] = d.run->record(label);
+    }
+  }
+  if (!options_.partition) return records_;
+  if (!options_.stepping) {
+    const_cast<DomainFabric*>(this)->settle(Time::ps(now_));
+    return records_;
+  }
+  // Near enough: of domains under way as far as they have been looked at.
+  for (const Domain& d : domains_) {
+    if (!d.used || d.mode == Domain::Mode::pending) continue;
+    DomainRun* run = d.run.get();
+    if (d.mode == Domain::Mode::follower && d.episode->open) {
+      run = domains_[d.episode->followers.front()].run.get();
+    }
+    for (uint32_t label = 0; label < d.transfers.size(); ++label) {
+      TransferRecord& r = records_[d.transfers[label]];
+      const TransferRecord* from = nullptr;
+      if (run != nullptr && label < run->transfers()) from = &run->record(label);
+      if (run == nullptr && label < d.episode->transfers.size())
+        from = &d.episode->transfers[label];
+      if (from == nullptr) continue;
+      r.packets = from->packets;
+      r.retransmitted = from->retransmitted;
+      r.transmissions = from->transmissions;
+      r.hops = from->hops;
+      r.cnps = from->cnps;
     }
   }
   return records_;

@@ -111,6 +111,8 @@ class DomainRun {
 
   /// Of all calls, by label; once their messages are acknowledged.
   [[nodiscard]] std::vector<CollectiveHost::Tally> tallies();
+  /// Number of transfers started from outside.
+  [[nodiscard]] size_t transfers() const { return outer_.size(); }
   /// Record of the transfer with this label.
   [[nodiscard]] const TransferRecord& record(uint32_t transfer) {
     return records()[outer_[transfer]];

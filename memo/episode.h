@@ -34,7 +34,9 @@ struct Episode {
 
   // At the end.
   struct Residue {
-    QpMemory memory;     ///< relative to the end
+    /// Times are relative to the end; of its ack_controller, and then `posted`, as in the domain
+    /// that was simulated, see end_ps.
+    QpMemory memory;
     bool plain = true;   ///< only `posted` counts
     int64_t posted = 0;  ///< in this episode
   };
@@ -42,18 +44,22 @@ struct Episode {
   /// last_served: label of the queue pair, where the port has sent data of the class.
   std::vector<PortMemory> port_memory;
   std::vector<PortTally> ports;
+  int64_t end_ps = 0;             ///< of the domain that was simulated
+  std::vector<int64_t> tx_bytes;  ///< sent by its ports since the run began; HPCC only
   std::vector<PoolUse> pools;
   std::vector<TraceEntry> trace;
   std::vector<TransferRecord> transfers;  ///< of transfers from outside
   std::vector<CollectiveHost::Tally> calls;
   FabricTotals totals;
   uint64_t transmissions = 0;
+  size_t ack_controllers = 0;  ///< among `qps`
 
   [[nodiscard]] size_t bytes() const {
     return sizeof(Episode) + log.capacity() * sizeof(Entry) + hashes.capacity() * 48 +
            qps.capacity() * sizeof(Residue) + port_memory.capacity() * sizeof(PortMemory) +
            ports.capacity() * sizeof(PortTally) + trace.capacity() * sizeof(TraceEntry) +
-           transfers.capacity() * sizeof(TransferRecord) +
+           transfers.capacity() * sizeof(TransferRecord) + tx_bytes.capacity() * sizeof(int64_t) +
+           ack_controllers * sizeof(AckController) +
            calls.capacity() * sizeof(CollectiveHost::Tally);
   }
 };

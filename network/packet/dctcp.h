@@ -82,6 +82,26 @@ class Dctcp {
     return changed;
   }
 
+  /// It is not as init() left it.
+  [[nodiscard]] bool touched() const {
+    return last_update_seq_ != 0 || marks_ != 0 || rate_ != line_;
+  }
+  /// As if everything had happened `bytes` further in the sequence space.
+  void shift(int64_t bytes) {
+    if (last_update_seq_ != 0) last_update_seq_ += bytes;
+    reduced_until_ += bytes;
+  }
+  /// Passes all that decides what it will do after the byte `posted` to `sink(uint64_t)`.
+  template <class Sink>
+  void digest(int64_t posted, const Sink& sink) const {
+    sink(static_cast<uint64_t>(last_update_seq_ != 0) << 1 | static_cast<uint64_t>(reduced_));
+    sink(alpha_);
+    for (const int64_t x : {last_update_seq_ - posted, reduced_ ? reduced_until_ - posted : 0,
+                            rate_, marks_, batch_, line_}) {
+      sink(static_cast<uint64_t>(x));
+    }
+  }
+
  private:
   static uint64_t times(uint64_t a, uint64_t b) {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(a) * b) >> 62);

@@ -527,7 +527,7 @@ void PacketDomain::stamp(const Port& out, uint32_t k) {
   int64_t queued = 0;
   const auto pi = static_cast<uint32_t>(&out - ports_.data());
   for (uint32_t c = 0; c < classes_; ++c) queued += lane(pi, c).data_bytes;
-  s.hops[s.n++] = {now_, out.bytes, queued, out.rate_bps};
+  s.hops[s.n++] = {now_, tx_before_[pi] + out.bytes, queued, out.rate_bps};
 }
 
 uint32_t PacketDomain::choose_path(QueuePair& q) {

@@ -660,6 +660,7 @@ class PacketDomain {
     int n = 0;
   };
   std::vector<Stamps> stamps_of_;
+  std::vector<int64_t> tx_before_;      // by port, for stamps: sent before this domain
   std::vector<int64_t> sent_at_;        // TIMELY: when the data packet was sent; on its ACK too
   std::vector<int64_t> selective_ack_;  // number that an ACK of selective repeat is about
 

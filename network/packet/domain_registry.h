@@ -6,10 +6,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 
 #include "network/packet/config.h"
 #include "network/packet/dcqcn.h"
+#include "network/packet/dctcp.h"
+#include "network/packet/hpcc.h"
 #include "network/packet/port_model.h"
+#include "network/packet/timely.h"
 #include "network/routing.h"
 
 namespace trainyard {
@@ -27,6 +31,13 @@ struct QpIdentity {
   int64_t noise_from = 0;
 };
 
+/// Of a controller that acts on every ACK; the configured one of them counts.
+struct AckController {
+  Hpcc hpcc;
+  Timely timely;
+  Dctcp dctcp;
+};
+
 /// What an idle queue pair keeps. Times are absolute, in ps.
 struct QpMemory {
   int64_t posted = 0;  ///< bytes of its sequence space so far, all acknowledged
@@ -39,6 +50,7 @@ struct QpMemory {
   bool notify = false, increase_running = false;
   int64_t increase_next = 0;
   Dcqcn dcqcn;
+  std::shared_ptr<const AckController> ack_controller;  ///< null: has not acted yet, or other kind
   bool used = false;  ///< false: everything above is as at first use
 };
 
@@ -51,6 +63,7 @@ struct PortMemory {
   std::array<int32_t, kMaxClasses> deficit{};
   uint64_t mark_credit_q32 = 0;
   uint64_t loss_draws = 0;  ///< packets for which losses were drawn
+  int64_t tx_bytes = 0;     ///< sent by it before, for telemetry stamps
   bool operator==(const PortMemory&) const = default;
   static constexpr std::array<uint32_t, kMaxClasses> nobody() {
     std::array<uint32_t, kMaxClasses> all{};

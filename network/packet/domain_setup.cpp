@@ -81,9 +81,11 @@ uint32_t PacketDomain::visit(uint32_t global_port) {
   }
   lanes_.resize(ports_.size() * (classes_ - 1));
   lane_states_.resize(ports_.size() * classes_);
+  if (stamps_) tx_before_.resize(ports_.size());
   for (uint32_t i = local; registry_ != nullptr && i < local + 2; ++i) {
     const PortMemory m = registry_->port_memory(ports_[i].global);
     ports_[i].loss_draws = m.loss_draws;
+    if (stamps_) tx_before_[i] = m.tx_bytes;
     if (ports_[i].sender != kNil) senders_[ports_[i].sender].last_served = m.last_served;
     ports_[i].turn = m.turn;
     ports_[i].mark_credit_q32 = m.mark_credit_q32;
@@ -339,6 +341,23 @@ uint32_t PacketDomain::declare(const QpIdentity& id, const QpMemory& m) {
       events_.push(q.increase_next, key(kIncrease, q.rank), qi);
     }
   }
+  if (m.ack_controller) {
+    q.rate = m.rate;
+    switch (config_.congestion) {
+      case CongestionControl::hpcc:
+        hpcc_[qi] = m.ack_controller->hpcc;
+        break;
+      case CongestionControl::timely:
+        timely_[qi] = m.ack_controller->timely;
+        break;
+      case CongestionControl::dctcp:
+        dctcp_[qi] = m.ack_controller->dctcp;
+        break;
+      case CongestionControl::none:
+      case CongestionControl::dcqcn:
+        break;
+    }
+  }
   return qi;
 }
 
@@ -361,6 +380,17 @@ QpMemory PacketDomain::memory_of(uint32_t qi) const {
   m.increase_running = q.increase_running;
   m.increase_next = q.increase_next;
   if (config_.congestion == CongestionControl::dcqcn) m.dcqcn = dcqcn_[qi];
+  const bool acted = (config_.congestion == CongestionControl::hpcc && hpcc_[qi].touched()) ||
+                     (config_.congestion == CongestionControl::timely && timely_[qi].touched()) ||
+                     // A fresh one counts its first round from the first byte.
+                     (config_.congestion == CongestionControl::dctcp &&
+                      (dctcp_[qi].touched() || (q.controlled && q.posted > 0)));
+  if (!acted) return m;
+  AckController c;
+  if (config_.congestion == CongestionControl::hpcc) c.hpcc = hpcc_[qi];
+  if (config_.congestion == CongestionControl::timely) c.timely = timely_[qi];
+  if (config_.congestion == CongestionControl::dctcp) c.dctcp = dctcp_[qi];
+  m.ack_controller = std::make_shared<const AckController>(c);
   return m;
 }
 

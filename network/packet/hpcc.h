@@ -102,6 +102,43 @@ class Hpcc {
   /// The path changed: the next stamps are not comparable with the last ones.
   void forget_path() { n_ = 0; }
 
+  /// It is not as init() left it.
+  [[nodiscard]] bool touched() const { return last_update_seq_ != 0 || n_ != 0; }
+  /// Number of hops whose last stamps it keeps.
+  [[nodiscard]] int stamped_hops() const { return n_; }
+  /// As if everything had happened `ps` later and `bytes` further in the sequence space, on ports
+  /// that had sent `port_bytes[0..stamped_hops())` more before.
+  void shift(int64_t ps, int64_t bytes, const int64_t* port_bytes) {
+    if (last_update_seq_ != 0) last_update_seq_ += bytes;
+    for (int i = 0; i < n_; ++i) {
+      hops_[i].last.time_ps += ps;
+      hops_[i].last.tx_bytes += port_bytes[i];
+    }
+  }
+  /// Passes all that decides what it will do after `now` and the byte `posted` to `sink(uint64_t)`,
+  /// with stamps relative to what their ports have sent by now. Not for quantised stamps, whose
+  /// rounding depends on absolute values.
+  template <class Sink>
+  void digest(int64_t now, int64_t posted, const int64_t* port_bytes, const Sink& sink) const {
+    sink(static_cast<uint64_t>(n_) << 32 | static_cast<uint64_t>(stage_));
+    sink(last_update_seq_ != 0 ? 1 : 0);
+    for (const int64_t x : {last_update_seq_ - posted, rate_, current_, u_, base_rtt_, window_}) {
+      sink(static_cast<uint64_t>(x));
+    }
+    for (int i = 0; i < n_; ++i) {
+      const IntHop& h = hops_[i].last;
+      for (const int64_t x :
+           {h.time_ps - now, h.tx_bytes - port_bytes[i], h.qlen_bytes, h.rate_bps}) {
+        sink(static_cast<uint64_t>(x));
+      }
+    }
+    for (const Hop& h : hops_) {  // with per_hop_rates they outlive stamps
+      sink(static_cast<uint64_t>(h.u));
+      sink(static_cast<uint64_t>(h.current));
+      sink(static_cast<uint64_t>(h.stage));
+    }
+  }
+
  private:
   struct Hop {
     IntHop last;

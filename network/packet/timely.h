@@ -69,6 +69,22 @@ class Timely {
     return !first;
   }
 
+  /// It is not as init() left it.
+  [[nodiscard]] bool touched() const { return last_update_seq_ != 0; }
+  /// As if everything had happened `bytes` further in the sequence space.
+  void shift(int64_t bytes) {
+    if (last_update_seq_ != 0) last_update_seq_ += bytes;
+  }
+  /// Passes all that decides what it will do after the byte `posted` to `sink(uint64_t)`.
+  template <class Sink>
+  void digest(int64_t posted, const Sink& sink) const {
+    sink(touched() ? 1 : 0);
+    for (const int64_t x : {last_update_seq_ - posted, rate_, last_rtt_, diff_, line_}) {
+      sink(static_cast<uint64_t>(x));
+    }
+    sink(static_cast<uint64_t>(stage_));
+  }
+
  private:
   void update(const TimelyParams& p, int64_t rtt) {
     const auto alpha = static_cast<int64_t>(p.alpha_q40);

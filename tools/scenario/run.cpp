@@ -1034,6 +1034,10 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     if (!staged.background_left()) drain(fabric, faulty);
     fabric.check_conservation();
   };
+  // What is still under way counts up to the end.
+  const auto stop_at = [&](Time end) {
+    if (domains != nullptr && s.fast_path == "exact") domains->settle(end);
+  };
   if (job) {
     uint64_t ops = 0;
     for (const auto& p : import.job.ranks) ops += p.graph->ops.size();
@@ -1075,6 +1079,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
                                   : "interrupted after " + std::to_string(timeline.ops_done()) +
                                         " of " + std::to_string(ops) + " ops";
       }
+      stop_at(Time());
     } catch (const SimulationError& e) {
       r.complete = false;
       r.incomplete_reason = e.what();
@@ -1112,6 +1117,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     try {
       run_traffic(staged, flows.size(), s.until, progress, r);
       if (r.complete) settle();
+      stop_at(r.complete ? Time() : r.end);
     } catch (const SimulationError& e) {
       r.complete = false;
       r.incomplete_reason = e.what();
