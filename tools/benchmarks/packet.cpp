@@ -31,7 +31,6 @@
 #include <utility>
 #include <vector>
 
-#include "sim/huge_pages.h"
 #include "tools/scenario/run.h"
 
 namespace fs = std::filesystem;
@@ -284,7 +283,6 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  use_huge_pages();
   try {
     return run(argc, argv);
   } catch (const std::exception& e) {

@@ -15,7 +15,6 @@
 #include "chakra/validator.h"
 #include "chakra/writer.h"
 #include "network/topology_summary.h"
-#include "sim/huge_pages.h"
 #include "sim/registry.h"
 #include "tools/build_info/build_info.h"
 #include "tools/lint/lint.h"
@@ -460,7 +459,6 @@ int main_checked(int argc, char** argv) {
 }  // namespace trainyard
 
 int main(int argc, char** argv) {
-  trainyard::use_huge_pages();
   try {
     return trainyard::main_checked(argc, argv);
   } catch (const trainyard::UserError& e) {
