@@ -20,10 +20,12 @@ std::shared_ptr<CallPlan> dry_run(const HostedCall& call) {
   std::vector<uint32_t> done;
   std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint8_t, bool>> seen;
   std::vector<std::set<uint32_t>> near(n);
+  plan->inbound.assign(n, 0);
   const auto take = [&] {
     for (const CollectiveSend& s : sends) {
       ++plan->messages;
       (s.clear_to_send ? plan->grants : plan->payload) += s.bytes;
+      plan->inbound[s.dst] += s.bytes;
       near[s.src].insert(s.dst);
       near[s.dst].insert(s.src);
       if (seen.emplace(s.src, s.dst, s.channel, s.traffic_class, s.clear_to_send).second) {

@@ -25,6 +25,7 @@ struct CallPlan {
   };
   std::vector<Edge> edges;
   std::vector<std::vector<uint32_t>> neighbours;  ///< by member
+  std::vector<int64_t> inbound;                   ///< by member: bytes of all messages to it
   uint64_t messages = 0;
   int64_t payload = 0;  ///< bytes of all messages but those that clear others to send
   int64_t grants = 0;   ///< bytes of these

@@ -144,8 +144,42 @@ std::shared_ptr<const std::vector<uint32_t>> DomainFabric::queue_pairs(const Hos
   std::vector<Transfer> transfers;
   transfers_of(call, *plan, transfers);
   for (const Transfer& t : transfers) queue_pairs(t, *qps);
-  if (lasting) known.push_back({plan, qps});
+  if (lasting) known.push_back({plan, qps, nullptr});
   return qps;
+}
+
+/// Of all links by which the queue pairs, all to one host, lead to it.
+int64_t DomainFabric::in_bps_of(const std::vector<uint32_t>& qps) const {
+  std::vector<uint32_t> ports;
+  for (const uint32_t q : qps) {
+    for (uint32_t i = 0; i < qps_[q].forward; ++i) {
+      const uint32_t port = qp_ports_[qps_[q].first_port + i];
+      if (topology_.to(port) == topology_.hosts()[qps_[q].id.dst]) ports.push_back(port);
+    }
+  }
+  std::sort(ports.begin(), ports.end());
+  ports.erase(std::unique(ports.begin(), ports.end()), ports.end());
+  int64_t sum = 0;
+  for (const uint32_t port : ports) sum += topology_.link_of(port).rate.bps();
+  return sum;
+}
+
+/// Of all links by which messages of the call come to a member.
+std::shared_ptr<const std::vector<int64_t>> DomainFabric::inbound_bps(const Call& call) {
+  PlanQps* known = nullptr;
+  for (PlanQps& entry : plan_qps_[call.info.channel_base]) {
+    if (entry.plan == call.plan.get() && entry.qps == call.qps) known = &entry;
+  }
+  if (known != nullptr && known->in_bps) return known->in_bps;
+  const auto& members = *call.info.request.members;
+  std::unordered_map<uint32_t, uint32_t> position;
+  for (uint32_t m = 0; m < members.size(); ++m) position.emplace(members[m], m);
+  std::vector<std::vector<uint32_t>> qps(members.size());
+  for (const uint32_t q : *call.qps) qps[position.at(qps_[q].id.dst)].push_back(q);
+  auto bps = std::make_shared<std::vector<int64_t>>();
+  for (const auto& mine : qps) bps->push_back(in_bps_of(mine));
+  if (known != nullptr) known->in_bps = bps;
+  return bps;
 }
 
 QpMemory DomainFabric::memory(const GlobalQp& q) const {
@@ -622,12 +656,17 @@ void DomainFabric::feed(DomainRun& run, const Input& in) {
       std::vector<uint32_t> qps;
       queue_pairs(transfers_[in.id], qps);
       for (const uint32_t q : qps) declare(q);
-      run.start(transfers_[in.id], Time::ps(in.at));
+      run.start(transfers_[in.id], Time::ps(in.at), run.stepped() != nullptr ? in_bps_of(qps) : 0);
       return;
     }
     case Input::Kind::open:
       for (const uint32_t q : *calls_[in.id].qps) declare(q);
-      run.open(calls_[in.id].info);
+      if (run.stepped() != nullptr) {
+        const Call& c = calls_[in.id];
+        run.open(c.info, {&c.plan->inbound, inbound_bps(c)});
+      } else {
+        run.open(calls_[in.id].info);
+      }
       return;
     case Input::Kind::change:
       for (uint32_t q = 0; q < qps_.size(); ++q) declare(q);

@@ -224,6 +224,8 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   void transfers_of(const HostedCall& call, const CallPlan& plan, std::vector<Transfer>& out) const;
   std::shared_ptr<const std::vector<uint32_t>> queue_pairs(const HostedCall& call,
                                                            const CallPlan* plan);
+  [[nodiscard]] int64_t in_bps_of(const std::vector<uint32_t>& qps) const;
+  std::shared_ptr<const std::vector<int64_t>> inbound_bps(const Call& call);
   [[nodiscard]] QpKey qp_key(const Transfer& t, uint32_t part) const;
   [[nodiscard]] uint32_t parts_of(const Transfer& t) const;
   [[nodiscard]] QpMemory memory(const GlobalQp& q) const;
@@ -317,6 +319,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   struct PlanQps {
     const CallPlan* plan;
     std::shared_ptr<const std::vector<uint32_t>> qps;
+    std::shared_ptr<const std::vector<int64_t>> in_bps;  // by member, when asked for
   };
   std::unordered_map<uint32_t, std::vector<PlanQps>> plan_qps_;
 

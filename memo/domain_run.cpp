@@ -2,9 +2,21 @@
 #include "memo/domain_run.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
+#include "sim/errors.h"
+
 namespace trainyard {
+namespace {
+
+/// Time that bytes take at a rate, rounded down.
+int64_t least_ps(int64_t bytes, int64_t bps) {
+  if (bps <= 0) return 0;
+  return static_cast<int64_t>(static_cast<__int128>(bytes) * 8'000'000'000'000 / bps);
+}
+
+}  // namespace
 
 DomainRun::DomainRun(const Topology& topology, const PacketConfig& config, DomainRegistry& registry,
                      bool stepped)
@@ -15,21 +27,35 @@ DomainRun::DomainRun(const Topology& topology, const PacketConfig& config, Domai
     packets_ = std::make_unique<PacketDomain>(topology, config, &registry);
 }
 
-uint32_t DomainRun::start(const Transfer& transfer, Time at) {
+uint32_t DomainRun::start(const Transfer& transfer, Time at, int64_t in_bps) {
   bound_ = 0;
   const auto label = static_cast<uint32_t>(outer_.size());
   const TransferId id = engine_start(transfer, at);
   TRAINYARD_ASSERT(id == flights_.size());
   flights_.push_back({kOuter, label, {}});
   outer_.push_back(id);
+  if (stepped_) {
+    outer_open_.emplace_back(label, at.ps() + least_ps(transfer.size.count(), in_bps));
+  }
   return label;
 }
 
-uint32_t DomainRun::open(const HostedCall& info) {
+uint32_t DomainRun::open(const HostedCall& info, const CallInbound& inbound) {
   Call c;
   c.info = info;
   c.run = info.algorithm->begin(info.request);
   c.left = static_cast<uint32_t>(info.request.members->size());
+  if (stepped_) {
+    if (inbound.bytes != nullptr) {
+      c.in_bps = inbound.bps;
+      c.to_come = *inbound.bytes;
+    } else {
+      c.to_come.assign(c.left, 0);
+    }
+    c.lands.assign(c.left, 0);
+    c.through.assign(c.left, 0);
+    open_calls_.push_back(static_cast<uint32_t>(calls_.size()));
+  }
   calls_.push_back(std::move(c));
   ++calls_open_;
   return static_cast<uint32_t>(calls_.size() - 1);
@@ -51,6 +77,11 @@ void DomainRun::apply(uint32_t index, Time at) {
     const TransferId id = engine_start(t, at);
     TRAINYARD_ASSERT(id == flights_.size());
     flights_.push_back({index, 0, send});
+    if (stepped_ && c.in_bps) {
+      c.to_come[send.dst] -= send.bytes;
+      c.lands[send.dst] =
+          std::max(c.lands[send.dst], at.ps() + least_ps(send.bytes, (*c.in_bps)[send.dst]));
+    }
     if (send.clear_to_send) {
       ++c.tally.cts_count;
     } else {
@@ -61,11 +92,33 @@ void DomainRun::apply(uint32_t index, Time at) {
   for (const uint32_t m : done_) {
     TRAINYARD_ASSERT(c.left > 0 && m < members.size());
     outputs_.push_back({at, DomainOutput::What::done, index, m});
+    if (stepped_) c.through[m] = 1;
     if (--c.left == 0) {
+      if (stepped_) std::erase(open_calls_, index);
       --calls_open_;
       c.run.reset();
     }
   }
+}
+
+/// Stepped: no member of a call is through, and no transfer from outside has come, before this.
+/// Nothing happens before `next`.
+int64_t DomainRun::none_through(int64_t next) const {
+  int64_t bound = std::numeric_limits<int64_t>::max();
+  for (const auto& transfer : outer_open_) bound = std::min(bound, transfer.second);
+  for (const uint32_t index : open_calls_) {
+    const Call& c = calls_[index];
+    if (!c.in_bps) return next;
+    for (size_t m = 0; m < c.through.size() && bound > next; ++m) {
+      if (c.through[m] != 0) continue;
+      int64_t soonest = c.lands[m];
+      if (c.to_come[m] > 0) {
+        soonest = std::max(soonest, next + least_ps(c.to_come[m], (*c.in_bps)[m]));
+      }
+      bound = std::min(bound, soonest);
+    }
+  }
+  return std::max(next, bound);
 }
 
 Time DomainRun::advance(Time limit, std::vector<DomainOutput>& out) {
@@ -74,6 +127,7 @@ Time DomainRun::advance(Time limit, std::vector<DomainOutput>& out) {
       return std::tie(a.what, a.label, a.member) < std::tie(b.what, b.label, b.member);
     });
     const Time at = outputs_.front().at;
+    TRAINYARD_ASSERT(packets_ || at.ps() >= bound_);  // others have relied on it
     out.insert(out.end(), outputs_.begin(), outputs_.end());
     outputs_.clear();
     return at;
@@ -86,6 +140,9 @@ Time DomainRun::advance(Time limit, std::vector<DomainOutput>& out) {
     for (const Completion& c : completions_) {
       const Flight flight = flights_[c.id];
       if (flight.call == kOuter) {
+        if (stepped_ && c.what == Completion::What::acknowledged) {
+          std::erase_if(outer_open_, [&](const auto& o) { return o.first == flight.label; });
+        }
         outputs_.push_back({now,
                             c.what == Completion::What::delivered
                                 ? DomainOutput::What::delivered

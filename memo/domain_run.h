@@ -26,6 +26,12 @@ struct DomainOutput {
   uint32_t member = 0;  ///< done
 };
 
+/// What bounds from below how soon a call's members are through.
+struct CallInbound {
+  const std::vector<int64_t>* bytes = nullptr;      ///< by member; null: not known
+  std::shared_ptr<const std::vector<int64_t>> bps;  ///< of all links by which they come
+};
+
 class DomainRun {
  public:
   /// `stepped`: no packets; approximate.
@@ -36,20 +42,21 @@ class DomainRun {
   uint32_t declare(const QpIdentity& id, const QpMemory& memory) {
     return packets_ ? packets_->declare(id, memory) : stepped_->declare(id, memory);
   }
-  /// @returns the label of the transfer.
-  uint32_t start(const Transfer& transfer, Time at);
+  /// `in_bps`: of all links by which it comes; 0: not known. @returns the label of the transfer.
+  uint32_t start(const Transfer& transfer, Time at, int64_t in_bps = 0);
   /// @returns the label of the call. Its queue pairs have been declared.
-  uint32_t open(const HostedCall& call);
+  uint32_t open(const HostedCall& call, const CallInbound& inbound = {});
   void arrive(uint32_t call, uint32_t member, Time at);
 
   [[nodiscard]] Time next_event() const {
     return outputs_.empty() ? engine_next() : outputs_.front().at;
   }
-  /// A lower bound of the time of the next output, not below next_event().
+  /// A lower bound of the time of the next output that somebody acts on, not below next_event().
   [[nodiscard]] int64_t no_output_before() {
     const int64_t next = next_event().ps();
-    if (!outputs_.empty() || !packets_) return next;
-    if (next >= bound_) bound_ = packets_->no_delivery_before();
+    // Packets are looked at where they arrive, not where their ACKs do.
+    if (!outputs_.empty() || (packets_ && !complete_at_receiver_)) return next;
+    if (next >= bound_) bound_ = packets_ ? packets_->no_delivery_before() : none_through(next);
     return std::max(next, bound_);
   }
   /// Whole instants up to `limit`; stops after the first one with outputs, which are appended in
@@ -124,6 +131,11 @@ class DomainRun {
     std::unique_ptr<CollectiveRun> run;
     uint32_t left = 0;  // members not through
     CollectiveHost::Tally tally;
+    // Stepped, by member: bytes of messages that have not begun, the soonest end of those that
+    // have, and whether it is through.
+    std::shared_ptr<const std::vector<int64_t>> in_bps;
+    std::vector<int64_t> to_come, lands;
+    std::vector<char> through;
   };
   struct Flight {  // by TransferId of the domain
     uint32_t call = kOuter;
@@ -133,6 +145,7 @@ class DomainRun {
   static constexpr uint32_t kOuter = 0xffffffffU;
 
   void apply(uint32_t call, Time at);
+  [[nodiscard]] int64_t none_through(int64_t next) const;
   [[nodiscard]] Time engine_next() const {
     return packets_ ? packets_->next_event() : stepped_->next_event();
   }
@@ -158,6 +171,9 @@ class DomainRun {
   std::vector<Flight> flights_;
   std::vector<TransferId> outer_;  // label -> id
   size_t calls_open_ = 0;
+  std::vector<uint32_t> open_calls_;  // stepped
+  /// Stepped: transfers from outside that are not acknowledged, and when they land at the soonest.
+  std::vector<std::pair<uint32_t, int64_t>> outer_open_;
   int64_t bound_ = 0;                  // no delivery before it, as known at the last look
   std::vector<DomainOutput> outputs_;  // at the last instant, not yet handed out
   std::vector<CollectiveSend> sends_;  // scratch
