@@ -259,7 +259,7 @@ TEST(Oracle, KindsOfJobs) {
       ++controllers[controller_of(c)];
       ++balancers[balancer_of(c)];
       // A pool of a few ten packets beyond headroom and reserves.
-      dynamic += c.setting("alpha", 0) != 0 ? 1 : 0;
+      dynamic += c.setting("alpha", 0) != 0 && c.setting("buffer", 0) != 0 ? 1 : 0;
       // Nobody is late, and every collective is begun by all at one instant.
       together += std::all_of(c.steps.begin(), c.steps.end(),
                               [&](const OracleCase::Step& s) {
