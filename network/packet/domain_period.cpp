@@ -176,8 +176,8 @@ void PacketDomain::look_for_period(int64_t limit) {
   }
   f.qps.clear();
   for (const QueuePair& q : qps_) {
-    f.qps.push_back({q.next, q.send_transfer, q.receive_packets, q.receive_transmissions,
-                     q.ack_transmissions, q.sent_packets});
+    f.qps.push_back({q.next, q.send_transfer, q.receive_transfer, q.ack_transfer, q.receive_packets,
+                     q.receive_transmissions, q.ack_transmissions, q.sent_packets});
   }
   f.pauses.clear();
 }
@@ -220,7 +220,10 @@ void PacketDomain::jump(int64_t limit) {
     const int64_t sent = q.next - f.qps[qi].next;
     if (sent == 0) continue;
     if (q.send_transfer == kNil || q.send_transfer != f.qps[qi].transfer ||
-        q.receive_transfer != q.send_transfer || q.ack_transfer != q.send_transfer || sent < 0) {
+        q.receive_transfer != q.send_transfer || q.ack_transfer != q.send_transfer ||
+        // Counts begin anew with a message.
+        f.qps[qi].receiving != q.send_transfer || f.qps[qi].acknowledging != q.send_transfer ||
+        sent < 0) {
       return;
     }
     const int64_t left = states_[q.send_transfer].end - q.next - 2 * config_.payload;

@@ -17,6 +17,8 @@ std::string PacketDomain::link_name(uint32_t pi) const {
 }
 
 const std::vector<TransferRecord>& PacketDomain::transfers() {
+  // Counts of a period under way begin anew.
+  if (period_) period_->has_reference = false;
   for (QueuePair& q : qps_) {
     if (q.receive_transfer != kNil) {
       TransferRecord& r = records_[states_[q.receive_transfer].record];

@@ -38,7 +38,8 @@ struct PeriodFinder {
   std::vector<int64_t> paused;  // per lane
   struct QpCount {
     int64_t next;
-    uint32_t transfer, receive_packets, receive_transmissions, ack_transmissions;
+    uint32_t transfer, receiving, acknowledging, receive_packets, receive_transmissions,
+        ack_transmissions;
     uint64_t sent_packets;
   };
   std::vector<QpCount> qps;

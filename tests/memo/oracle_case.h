@@ -15,7 +15,9 @@
 
 #include "network/packet/config.h"
 #include "network/packet/domain.h"
+#include "network/staged_fabric.h"
 #include "network/topology.h"
+#include "sim/errors.h"
 #include "sim/op_graph.h"
 
 namespace trainyard::test {
@@ -26,7 +28,11 @@ struct RandomCase {
   PacketConfig config;
   Job job;
   std::string algorithm = "auto";
+  bool credits = false;  ///< clear-to-send messages in class 0, collectives in class 1
   std::vector<FabricChange> changes;
+  std::vector<TimedFlow> flows;  ///< beside the job
+  /// What ranks take longer than the program says, by rank and op; empty: nobody does.
+  std::vector<std::vector<Time>> late;
   std::string text;  ///< what it is, for messages
 };
 
@@ -49,15 +55,22 @@ struct OracleCase {
   std::vector<uint32_t> leaf, delay;  ///< by host; ns
   /// Of the configuration, by the names of oracle_settings(); the others are as in plain_config().
   std::vector<std::pair<std::string, int64_t>> settings;
-  bool direct = false;  ///< algorithm, else auto
+  bool direct = false;   ///< algorithm, else auto
+  bool credits = false;  ///< clear-to-send messages in class 0, collectives in class 1
+  /// Who is late has a slower GPU and the program of the others, not one of its own.
+  bool by_kind = false;
 
   struct Step {
-    uint32_t kind = 0;  ///< 0: group of the server, 1: rail, 2: all, 3: message to the next server
+    /// 0: group of the server, 1: rail, 2: all, 3: message to the next server
+    uint32_t kind = 0;
     uint32_t collective = 0;  ///< of kCollectives
     int64_t bytes = 0;
     uint32_t stream = 0;
     int64_t compute_ns = 0;
     uint32_t late_rank = kNobody;
+    /// 0: compute and the collective, once. Else so often compute, the collective, compute and the
+    /// collective again (of an all-gather the reduce-scatter), and compute at the end.
+    uint32_t layers = 0;
     bool operator==(const Step&) const = default;
   };
   std::vector<Step> steps;  ///< every rank does all of them
@@ -72,6 +85,15 @@ struct OracleCase {
     bool operator==(const Fault&) const = default;
   };
   std::vector<Fault> faults;
+
+  struct Flow {  ///< messages on a queue pair that begin by themselves
+    uint32_t src = 0, dst = 0, traffic_class = 0;
+    int64_t bytes = 0;  ///< every third is half of it
+    int64_t start_ps = 0, period_ps = 0;
+    uint32_t times = 1;
+    bool operator==(const Flow&) const = default;
+  };
+  std::vector<Flow> flows;
   bool operator==(const OracleCase&) const = default;
 
   [[nodiscard]] uint32_t hosts() const { return servers * gpus; }
@@ -145,12 +167,19 @@ inline const std::vector<OracleSetting>& oracle_settings() {
       {"round_robin", [](C c, int64_t v) { c.round_robin = v != 0; }},
       {"gap", [](C c, int64_t v) { c.flowlet_gap_ps = v; }},
       {"qps", [](C c, int64_t v) { c.qps = static_cast<uint32_t>(v); }},
+      {"classes", [](C c, int64_t v) { c.classes = static_cast<uint32_t>(v); }},
+      {"dwrr", [](C c, int64_t v) { c.dwrr = v != 0; }},
+      {"weight0", [](C c, int64_t v) { c.weights[0] = static_cast<uint32_t>(v); }},
+      {"weight1", [](C c, int64_t v) { c.weights[1] = static_cast<uint32_t>(v); }},
+      {"weight2", [](C c, int64_t v) { c.weights[2] = static_cast<uint32_t>(v); }},
+      {"weight3", [](C c, int64_t v) { c.weights[3] = static_cast<uint32_t>(v); }},
   };
   return all;
 }
 
 inline const char* oracle_case_words() {
-  return "servers= gpus= leaves= spines= nic= up= ports= leaf= delay= direct= set= steps= faults=";
+  return "servers= gpus= leaves= spines= nic= up= ports= leaf= delay= direct= credits= kinds= set= "
+         "steps= faults= flows=";
 }
 
 /// One line without commas, quotes or '#'.
@@ -159,6 +188,8 @@ inline std::string print(const OracleCase& c) {
   out << "servers=" << c.servers << " gpus=" << c.gpus << " leaves=" << c.leaves
       << " spines=" << c.spines << " nic=" << c.nic_gbps << " up=" << c.scale_up
       << " ports=" << c.nic_ports << " direct=" << c.direct;
+  if (c.credits) out << " credits=1";
+  if (c.by_kind) out << " kinds=1";
   const auto list = [&](const char* name, const auto& values, const auto& write) {
     if (values.empty()) return;
     out << " " << name << "=";
@@ -177,10 +208,15 @@ inline std::string print(const OracleCase& c) {
   list("steps", c.steps, [&](const OracleCase::Step& s) {
     out << s.kind << ":" << s.collective << ":" << s.bytes << ":" << s.stream << ":" << s.compute_ns
         << ":" << s.late_rank;
+    if (s.layers > 0) out << ":" << s.layers;
   });
   list("faults", c.faults, [&](const OracleCase::Fault& f) {
     out << f.kind << ":" << f.where << ":" << f.a << ":" << f.b << ":" << f.value_q32 << ":"
         << f.at_ps;
+  });
+  list("flows", c.flows, [&](const OracleCase::Flow& f) {
+    out << f.src << ":" << f.dst << ":" << f.traffic_class << ":" << f.bytes << ":" << f.start_ps
+        << ":" << f.period_ps << ":" << f.times;
   });
   return out.str();
 }
@@ -238,6 +274,10 @@ inline OracleCase parse_oracle_case(const std::string& line) {
       c.nic_ports = small(value);
     } else if (name == "direct") {
       c.direct = integer(value) != 0;
+    } else if (name == "credits") {
+      c.credits = integer(value) != 0;
+    } else if (name == "kinds") {
+      c.by_kind = integer(value) != 0;
     } else if (name == "leaf") {
       for (const auto& v : split(value, '/')) c.leaf.push_back(small(v));
     } else if (name == "delay") {
@@ -254,15 +294,21 @@ inline OracleCase parse_oracle_case(const std::string& line) {
       }
     } else if (name == "steps") {
       for (const auto& v : split(value, '/')) {
-        const auto f = fields(v, 6);
-        c.steps.push_back(
-            {small(f[0]), small(f[1]), integer(f[2]), small(f[3]), integer(f[4]), small(f[5])});
+        const auto f = fields(v, std::count(v.begin(), v.end(), ':') == 6 ? 7 : 6);
+        c.steps.push_back({small(f[0]), small(f[1]), integer(f[2]), small(f[3]), integer(f[4]),
+                           small(f[5]), f.size() > 6 ? small(f[6]) : 0});
       }
     } else if (name == "faults") {
       for (const auto& v : split(value, '/')) {
         const auto f = fields(v, 6);
         c.faults.push_back({small(f[0]), f[1][0], small(f[2]), small(f[3]),
                             static_cast<uint64_t>(integer(f[4])), integer(f[5])});
+      }
+    } else if (name == "flows") {
+      for (const auto& v : split(value, '/')) {
+        const auto f = fields(v, 7);
+        c.flows.push_back({small(f[0]), small(f[1]), small(f[2]), integer(f[3]), integer(f[4]),
+                           integer(f[5]), small(f[6])});
       }
     } else {
       fail(std::string("words are ") + oracle_case_words());
@@ -277,8 +323,10 @@ inline OracleCase parse_oracle_case(const std::string& line) {
 }
 
 /// One program for all ranks, in which some may be late by themselves.
-inline Job job_of(const OracleCase& c) {
+/// @param late RandomCase::late
+inline Job job_of(const OracleCase& c, std::vector<std::vector<Time>>& late) {
   const uint32_t hosts = c.hosts();
+  late.assign(c.by_kind ? hosts : 0, {});
   // Groups: those of a server, those of equal place in a server, all.
   Job job;
   job.name = "random";
@@ -319,12 +367,23 @@ inline Job job_of(const OracleCase& c) {
       return static_cast<uint32_t>(g->ops.size() - 1);
     };
     for (const OracleCase::Step& s : c.steps) {
-      Op compute;
-      compute.kind = OpKind::compute;
-      compute.duration = Time::ns(std::max<int64_t>(
-          1, s.compute_ns + (s.late_rank == h ? 3000 + 1000 * static_cast<int64_t>(h) : 0)));
-      const uint32_t before = add(compute);
-      if (last != 0xffffffffU) g->add_dependency(last, before);
+      const auto computes = [&] {
+        const Time more = Time::ns(s.late_rank == h ? 3000 + 1000 * static_cast<int64_t>(h) : 0);
+        Op compute;
+        compute.kind = OpKind::compute;
+        compute.duration = Time::ns(std::max<int64_t>(1, s.compute_ns));
+        if (!c.by_kind && s.late_rank == h) {
+          compute.duration = std::max(Time::ns(1), Time::ns(s.compute_ns) + more);
+        }
+        const uint32_t op = add(compute);
+        if (c.by_kind) {
+          late[h].resize(op + 1);
+          late[h][op] = more;
+        }
+        if (last != 0xffffffffU) g->add_dependency(last, op);
+        return op;
+      };
+      const uint32_t before = computes();
       if (s.kind == 3) {
         Op send;
         send.kind = OpKind::send;
@@ -347,6 +406,25 @@ inline Job job_of(const OracleCase& c) {
       op.bytes = s.bytes * 8;
       op.group_slot = s.kind;
       op.stream = 1 + s.stream;
+      if (s.layers > 0) {
+        const auto members = static_cast<int64_t>(job.groups[s.kind == 0   ? inner[h]
+                                                             : s.kind == 1 ? outer[h]
+                                                                           : all]
+                                                      .members.size());
+        last = before;
+        for (uint32_t i = 0; i < 2 * s.layers; ++i) {
+          Op layer = op;
+          if (op.collective == CollectiveKind::all_gather) {
+            if (i % 2 != 0) layer.collective = CollectiveKind::reduce_scatter;
+            if (i % 2 != 0) layer.bytes *= members;
+          }
+          const uint32_t id = add(layer);
+          g->add_dependency(last, id);
+          last = id;
+          last = computes();
+        }
+        continue;
+      }
       const uint32_t id = add(op);
       g->add_dependency(before, id);
       // Some are waited for, some overlap with what comes.
@@ -359,6 +437,7 @@ inline Job job_of(const OracleCase& c) {
     p.binding.peers = {(h + c.gpus) % hosts, (h + hosts - c.gpus) % hosts};
     job.ranks.push_back(p);
   }
+  job.fold();
   return job;
 }
 
@@ -409,7 +488,25 @@ inline RandomCase build(const OracleCase& c) {
     }
   }
   r.algorithm = c.direct ? "direct" : "auto";
-  r.job = job_of(c);
+  r.job = job_of(c, r.late);
+  r.credits = c.credits;
+  if (c.credits && r.config.classes < 2) throw UserError("credits need a class of their own");
+  uint32_t channel = 0x80000000U;
+  for (const OracleCase::Flow& f : c.flows) {
+    if (f.src == f.dst || std::max(f.src, f.dst) >= hosts || f.traffic_class >= r.config.classes) {
+      throw UserError("flows go from host to host in a class that there is");
+    }
+    TimedFlow flow;
+    flow.transfer.src = f.src;
+    flow.transfer.dst = f.dst;
+    flow.transfer.channel = channel++;
+    flow.transfer.traffic_class = static_cast<uint8_t>(f.traffic_class);
+    for (uint32_t i = 0; i < f.times; ++i) {
+      flow.transfer.size = Bytes(i % 3 == 2 ? std::max<int64_t>(1, f.bytes / 2) : f.bytes);
+      flow.start = Time::ps(f.start_ps + f.period_ps * i);
+      r.flows.push_back(flow);
+    }
+  }
   for (const OracleCase::Fault& f : c.faults) {
     FabricChange change;
     change.kind = static_cast<FabricChange::Kind>(f.kind);

@@ -20,19 +20,20 @@ namespace {
 
 constexpr Flavour kFlavours[] = {Flavour::plain,       Flavour::tight,     Flavour::simultaneous,
                                  Flavour::marks,       Flavour::spraying,  Flavour::faults,
-                                 Flavour::controllers, Flavour::balancers, Flavour::failover};
+                                 Flavour::controllers, Flavour::balancers, Flavour::failover,
+                                 Flavour::classes,     Flavour::layers};
 
 /// How many jobs of each kind are run.
 uint64_t jobs_of(Flavour f) {
   if (const char* more = std::getenv("TRAINYARD_ORACLE_SEEDS")) {
     return std::strtoull(more, nullptr, 10);
   }
-  constexpr uint64_t kJobs[] = {150, 180, 110, 80, 50, 120, 120, 60, 40};
+  constexpr uint64_t kJobs[] = {150, 180, 110, 80, 50, 120, 120, 60, 40, 200, 80};
   return kJobs[static_cast<size_t>(f)];
 }
 
 // An assertion ends the process: it has to say which job it was.
-char g_running[4096];
+char g_running[16384];
 extern "C" void on_abort(int) {
   std::fputs("while running TRAINYARD_ORACLE_CASE=\"", stderr);
   std::fputs(g_running, stderr);
@@ -57,8 +58,10 @@ struct Sum {
   uint64_t jobs = 0;
   uint64_t followed = 0, merges = 0, pool_merges = 0, materialised = 0, pauses = 0, marks = 0;
   uint64_t drops = 0, disturbances = 0, jumps = 0, rate_changes = 0, reroutes = 0;
-  int64_t calm = 0;        // bytes outside of disturbed domains where there were some
-  uint64_t near_xoff = 0;  // jobs that paused, or whose domains shared a buffer too closely
+  int64_t calm = 0;  // bytes outside of disturbed domains where there were some
+  uint64_t stretches = 0, ops_replayed = 0, conflicts = 0;
+  uint64_t with_stretches = 0;  // jobs
+  uint64_t near_xoff = 0;       // jobs that paused, or whose domains shared a buffer too closely
   std::map<std::string, uint64_t> followed_by;  // controller -> domains
 };
 
@@ -106,6 +109,10 @@ Sum compare(Flavour flavour) {
     if (!what.empty()) what = at + "domains: " + what;
     const std::string with_memo = difference(off, memo);
     if (!with_memo.empty()) what += (what.empty() ? at : "; ") + "memo: " + with_memo;
+    if (memo.ops_replayed > 0 || memo.conflict) {
+      const std::string op_by_op = difference(off, run_case(c, Way::op_by_op));
+      if (!op_by_op.empty()) what += (what.empty() ? at : "; ") + "without stretches: " + op_by_op;
+    }
     if (!what.empty()) {
       report_difference(spec, what);
       return sum;
@@ -123,6 +130,10 @@ Sum compare(Flavour flavour) {
     sum.rate_changes += memo.rate_changes;
     sum.reroutes += memo.reroutes;
     sum.disturbances += memo.stats.disturbances;
+    sum.stretches += memo.stats.stretches;
+    sum.with_stretches += memo.stats.stretches > 0 ? 1 : 0;
+    sum.ops_replayed += memo.ops_replayed;
+    sum.conflicts += memo.conflict ? 1 : 0;
     sum.near_xoff += memo.pauses > 0 || memo.stats.pool_merges > 0 ? 1 : 0;
     if (memo.stats.disturbances > 0) sum.calm += memo.payload - memo.stats.bytes_disturbed;
   }
@@ -139,6 +150,11 @@ Sum compare(Flavour flavour) {
       static_cast<unsigned long long>(sum.rate_changes),
       static_cast<unsigned long long>(sum.reroutes),
       static_cast<unsigned long long>(sum.disturbances));
+  std::printf("  %llu stretches in %llu jobs, %llu ops replayed, %llu jobs run again\n",
+              static_cast<unsigned long long>(sum.stretches),
+              static_cast<unsigned long long>(sum.with_stretches),
+              static_cast<unsigned long long>(sum.ops_replayed),
+              static_cast<unsigned long long>(sum.conflicts));
   return sum;
 }
 
@@ -206,6 +222,22 @@ TEST(Oracle, PortsAndNicsTakeOver) {
   EXPECT_GT(s.disturbances, 20U);
 }
 
+/// NICs serve several classes: what they remember of them lasts from one busy period to the next.
+TEST(Oracle, Classes) {
+  const Sum s = compare(Flavour::classes);
+  EXPECT_GT(s.followed, 0U);
+  EXPECT_GT(s.merges, 0U);
+  EXPECT_GT(s.pauses, 0U);
+}
+
+/// Layers that repeat are followed as a whole.
+TEST(Oracle, Layers) {
+  const Sum s = compare(Flavour::layers);
+  EXPECT_GT(s.stretches, 0U);
+  EXPECT_GT(s.ops_replayed, 0U);
+  EXPECT_GT(s.with_stretches, s.jobs / 2);
+}
+
 /// What the random jobs are, by their configuration.
 TEST(Oracle, KindsOfJobs) {
   if (std::getenv("TRAINYARD_ORACLE_SEEDS") != nullptr) {
@@ -218,6 +250,8 @@ TEST(Oracle, KindsOfJobs) {
   uint64_t sprays = 0;
   uint64_t faulty = 0;
   uint64_t windows = 0;
+  uint64_t classes = 0, dwrr = 0, credits = 0, flows = 0;
+  uint64_t layers = 0;
   for (const Flavour f : kFlavours) {
     for (uint64_t seed = 1; seed <= jobs_of(f); ++seed) {
       const OracleCase c = random_oracle_case(seed, f);
@@ -225,7 +259,7 @@ TEST(Oracle, KindsOfJobs) {
       ++controllers[controller_of(c)];
       ++balancers[balancer_of(c)];
       // A pool of a few ten packets beyond headroom and reserves.
-      dynamic += c.setting("alpha", 0) != 0 ? 1 : 0;
+      dynamic += c.setting("alpha", 0) != 0 && c.setting("buffer", 0) != 0 ? 1 : 0;
       // Nobody is late, and every collective is begun by all at one instant.
       together += std::all_of(c.steps.begin(), c.steps.end(),
                               [&](const OracleCase::Step& s) {
@@ -237,6 +271,14 @@ TEST(Oracle, KindsOfJobs) {
       sprays += c.setting("paths", 0) == static_cast<int64_t>(PathChoice::spray) ? 1 : 0;
       faulty += c.faults.empty() ? 0 : 1;
       windows += c.setting("window", 0) != 0 ? 1 : 0;
+      classes += c.setting("classes", 1) > 1 ? 1 : 0;
+      dwrr += c.setting("dwrr", 0) != 0 ? 1 : 0;
+      credits += c.credits ? 1 : 0;
+      flows += c.flows.empty() ? 0 : 1;
+      layers += std::any_of(c.steps.begin(), c.steps.end(),
+                            [](const OracleCase::Step& s) { return s.layers > 0; })
+                    ? 1
+                    : 0;
     }
   }
   std::printf(
@@ -245,6 +287,12 @@ TEST(Oracle, KindsOfJobs) {
       static_cast<unsigned long long>(jobs), static_cast<unsigned long long>(dynamic),
       static_cast<unsigned long long>(together), static_cast<unsigned long long>(sprays),
       static_cast<unsigned long long>(faulty), static_cast<unsigned long long>(windows));
+  std::printf(
+      "  %llu with classes, %llu of them DWRR, %llu with credits, %llu with flows; %llu with "
+      "layers\n",
+      static_cast<unsigned long long>(classes), static_cast<unsigned long long>(dwrr),
+      static_cast<unsigned long long>(credits), static_cast<unsigned long long>(flows),
+      static_cast<unsigned long long>(layers));
   for (const auto* table : {&controllers, &balancers}) {
     for (const auto& [name, n] : *table) {
       std::printf("  %-20s %llu\n", name.c_str(), static_cast<unsigned long long>(n));
@@ -254,6 +302,12 @@ TEST(Oracle, KindsOfJobs) {
   EXPECT_GE(together, 100U);
   EXPECT_GE(sprays, 50U);
   EXPECT_GE(faulty, 100U);
+  EXPECT_GE(classes, 150U);
+  EXPECT_GE(dwrr, 100U);
+  EXPECT_LT(dwrr, classes);
+  EXPECT_GE(credits, 50U);
+  EXPECT_GE(flows, 50U);
+  EXPECT_GE(layers, 50U);
   for (const char* c :
        {"none", "dcqcn vendor", "dcqcn paper", "dcqcn raise first", "hpcc", "timely", "dctcp"}) {
     EXPECT_GE(controllers[c], 10U) << c;
@@ -340,7 +394,7 @@ TEST(Shrink, PrintedCasesAreReadBack) {
 }
 
 size_t size_of(const OracleCase& c) {
-  return c.hosts() + c.steps.size() + c.faults.size() + c.settings.size();
+  return c.hosts() + c.steps.size() + c.faults.size() + c.flows.size() + c.settings.size();
 }
 
 /// A difference is planted: the other run has dice of its own. What is left must still draw dice,

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -11,9 +13,11 @@
 
 #include "memo/domain_fabric.h"
 #include "network/packet/packet_fabric.h"
+#include "network/staged_fabric.h"
+#include "sim/collective_host.h"
+#include "sim/compute_model.h"
 #include "sim/fault_source.h"
 #include "sim/records.h"
-#include "sim/registry.h"
 #include "sim/timeline.h"
 #include "tests/memo/oracle_case.h"
 #include "workload/collective_params.h"
@@ -29,12 +33,15 @@ enum class Flavour {
   faults,        ///< links go down, flap, degrade and lose packets
   controllers,   ///< all orders of DCQCN, HPCC, TIMELY, DCTCP
   balancers,     ///< several queue pairs, flowlets, spraying, with any controller
-  failover       ///< NICs with two ports, or other NICs of the server, that take over
+  failover,      ///< NICs with two ports, or other NICs of the server, that take over
+  classes,       ///< several data classes that meet at NICs, strict or DWRR
+  layers         ///< layers that repeat in servers, messages between them
 };
 
 inline const char* name_of(Flavour f) {
-  constexpr const char* kNames[] = {"plain",  "tight",       "simultaneous", "marks",   "spraying",
-                                    "faults", "controllers", "balancers",    "failover"};
+  constexpr const char* kNames[] = {"plain",    "tight",   "simultaneous", "marks",
+                                    "spraying", "faults",  "controllers",  "balancers",
+                                    "failover", "classes", "layers"};
   return kNames[static_cast<size_t>(f)];
 }
 
@@ -54,13 +61,18 @@ inline OracleCase random_oracle_case(uint64_t seed, Flavour flavour) {
     else
       c.gpus = std::max(2U, c.gpus);  // a neighbour to fall back on
   }
+  const bool layers = flavour == Flavour::layers;
+  if (layers) c.gpus = std::max(2U, c.gpus);
   const uint32_t hosts = c.hosts();
   c.scale_up = c.gpus > 1 && pick(4) != 0;
+  if (layers) c.scale_up = true;
   for (uint32_t h = 0; h < hosts; ++h) {
     c.leaf.push_back((h + (pick(8) == 0 ? 1 : 0)) % c.leaves);
     c.delay.push_back(200 + 100 * pick(2));
   }
-  const auto set = [&](const char* name, int64_t value) { c.settings.emplace_back(name, value); };
+  const auto set = [&](const std::string& name, int64_t value) {
+    c.settings.emplace_back(name, value);
+  };
   const auto marks = [&] {
     set("kmin", 4000);
     set("kmax", 40'000);
@@ -96,7 +108,7 @@ inline OracleCase random_oracle_case(uint64_t seed, Flavour flavour) {
   set("seed", static_cast<int64_t>(seed));
   set("ack_interval", 1 + pick(3) / 2);
   if (pick(3) == 0) set("window", static_cast<int64_t>(WindowRule::bdp_pair));
-  if (flavour == Flavour::tight) {
+  if (flavour == Flavour::tight || (layers && pick(4) == 0)) {
     set("alpha", 1 << (10 + pick(4)));
     set("headroom", 30'000);
     const int64_t reserve = pick(2) * 2096;
@@ -207,8 +219,87 @@ inline OracleCase random_oracle_case(uint64_t seed, Flavour flavour) {
     const uint32_t which = pick(8);
     if (which < 6) control(which);
   }
+  if (flavour == Flavour::classes) {
+    const uint32_t classes = 2 + pick(3);
+    set("classes", classes);
+    if (pick(3) != 0) set("dwrr", 1);
+    for (uint32_t i = 0; i < kMaxClasses; ++i) set("weight" + std::to_string(i), 1 + pick(4));
+    set("qps", 1 + pick(2));
+    if (pick(3) == 0) set("alpha", 1 << 10);
+    if (pick(3) == 0) {
+      set("congestion", static_cast<int64_t>(CongestionControl::dcqcn));
+      marks();
+    }
+    c.credits = pick(2) == 0;
+    // Bundles of flows that leave one host together, in all classes, again and again and from a
+    // second host as well, with queue pairs that last.
+    const uint32_t bundles = pick(2) * (1 + pick(3));
+    for (uint32_t b = 0; b < bundles; ++b) {
+      const uint32_t src = pick(hosts);
+      const uint32_t n = 2 + pick(6);
+      const uint32_t times = 3 + pick(5);
+      const int64_t period = 1'000'000 * static_cast<int64_t>(10 + pick(90));
+      const int64_t first = 1'000'000 * static_cast<int64_t>(pick(50));
+      for (uint32_t i = 0; i < n; ++i) {
+        const uint32_t away = 1 + pick(hosts - 1);
+        const int64_t every = 1 + pick(2);
+        OracleCase::Flow f;
+        f.traffic_class = pick(classes);
+        f.bytes = 1000 * static_cast<int64_t>(1 + pick(30));
+        f.start_ps = first;
+        f.period_ps = period * every;
+        f.times = (times + static_cast<uint32_t>(every) - 1) / static_cast<uint32_t>(every);
+        for (uint32_t twin = 0; twin < 2; ++twin) {
+          f.src = (src + twin * c.gpus) % hosts;
+          f.dst = (f.src + away) % hosts;
+          c.flows.push_back(f);
+        }
+      }
+    }
+  }
+  if (layers && pick(3) == 0) control(pick(6));
   c.direct = pick(3) == 0;
 
+  if (layers) {
+    c.by_kind = seed % 5 != 0;
+    std::vector<OracleCase::Step> motif;
+    const auto layer = [&] {
+      OracleCase::Step s;
+      s.collective = pick(3) != 0 ? 1 : 3 * pick(2);
+      s.bytes = 1000 * static_cast<int64_t>(1 + pick(4));
+      s.compute_ns = 1000 * static_cast<int64_t>(10 + pick(41));
+      if (pick(3) == 0) s.late_rank = pick(hosts);
+      s.layers = 3 + pick(6);
+      motif.push_back(s);
+    };
+    const auto message = [&] {
+      OracleCase::Step s;
+      s.kind = 3;
+      s.bytes = 1000 * static_cast<int64_t>(1 + pick(60));
+      s.stream = 1;
+      s.compute_ns = 1000 * static_cast<int64_t>(pick(5));
+      if (pick(6) == 0) s.late_rank = pick(hosts);
+      motif.push_back(s);
+    };
+    for (uint32_t n = 1 + pick(2); n > 0; --n) {
+      layer();
+      if (pick(6) != 0) message();
+    }
+    // Data parallelism, behind what comes or waited for.
+    OracleCase::Step sync;
+    sync.kind = 1;
+    sync.collective = pick(3);
+    sync.bytes = 1000 * static_cast<int64_t>(1 + pick(20));
+    sync.stream = pick(2);
+    sync.compute_ns = 1000;
+    const uint32_t syncs = pick(3);  // never, at the end, again and again
+    if (syncs == 2) motif.push_back(sync);
+    for (uint32_t n = 3 + pick(4); n > 0; --n) {
+      c.steps.insert(c.steps.end(), motif.begin(), motif.end());
+    }
+    if (syncs == 1) c.steps.push_back(sync);
+    return c;
+  }
   const uint32_t n_steps = 3 + pick(8);
   const bool together = flavour == Flavour::simultaneous;
   for (uint32_t i = 0; i < n_steps; ++i) {
@@ -234,7 +325,29 @@ inline RandomCase random_case(uint64_t seed, Flavour flavour) {
   return c;
 }
 
-enum class Way { none, off, apart, memo };
+/// op_by_op: memo without stretches.
+enum class Way { none, off, apart, op_by_op, memo };
+
+/// As traced, and what RandomCase::late says on top of it.
+class LateRanks final : public ComputeModel {
+ public:
+  explicit LateRanks(const std::vector<std::vector<Time>>& late) : late_(late) {}
+  [[nodiscard]] Time duration(const OpGraph& graph, uint32_t op, uint32_t rank) const override {
+    const Time traced = graph.ops[op].duration;
+    if (rank >= late_.size() || op >= late_[rank].size()) return traced;
+    return traced + late_[rank][op];
+  }
+  [[nodiscard]] std::optional<uint64_t> kind_of(uint32_t rank) const override {
+    if (rank >= late_.size()) return 0;
+    const auto& mine = late_[rank];
+    const bool always = std::all_of(mine.begin(), mine.end(), [](Time t) { return t == Time(); });
+    return always ? 0 : 1 + rank;
+  }
+  [[nodiscard]] std::string source() const override { return "trace, some late"; }
+
+ private:
+  const std::vector<std::vector<Time>>& late_;
+};
 
 struct Outcome {
   Time end;
@@ -243,15 +356,20 @@ struct Outcome {
   int64_t payload = 0;
   uint64_t rate_changes = 0, reroutes = 0, retransmitted = 0, timeouts = 0, nacks = 0;
   uint64_t acks = 0, cnps = 0, pfc_frames = 0;
-  std::vector<std::string> links;  ///< sorted
+  std::vector<std::string> links;        ///< sorted
+  std::vector<std::string> flows;        ///< in order of start
+  std::vector<std::string> collectives;  ///< sorted
+  std::vector<std::string> ranks;
   FastPathStats stats;
+  uint64_t ops_replayed = 0;
+  bool conflict = false;  ///< run again without stretches
   std::string error;
   std::vector<Time> instants;  ///< at which collectives begin and end
 };
 
 /// `gpus`: who is slow or stopped when; null: nobody. With them, as in a scenario, the timeline
-/// runs collectives message by message.
-inline Outcome run_case(const RandomCase& c, Way way, const FaultSource* gpus = nullptr) {
+/// runs collectives message by message. Throws StretchConflict.
+inline Outcome run_once(const RandomCase& c, Way way, const FaultSource* gpus, bool stretches) {
   std::unique_ptr<Fabric> fabric;
   DomainFabric* domains = nullptr;
   if (way == Way::none) {
@@ -259,7 +377,8 @@ inline Outcome run_case(const RandomCase& c, Way way, const FaultSource* gpus = 
   } else {
     FastPathOptions options;
     options.partition = way != Way::off;
-    options.memo = options.jumps = way == Way::memo;
+    options.memo = options.jumps = way == Way::memo || way == Way::op_by_op;
+    options.stretches = stretches;
     auto owned = std::make_unique<DomainFabric>(c.topology, c.config, options);
     domains = owned.get();
     for (const FabricChange& change : c.changes) domains->schedule(change);
@@ -267,28 +386,46 @@ inline Outcome run_case(const RandomCase& c, Way way, const FaultSource* gpus = 
   }
   Params collectives(collective_params());
   if (c.algorithm != "auto") collectives.set("algorithm", c.algorithm, {});
+  if (c.credits) collectives.set("admission", "credits", {});
   const auto selector = make_collective_selector(collectives);
-  const auto compute = Registry::instance().factory<ComputeFactory>("compute", "trace")(
-      Params(), {DeviceCard(), "", {}});
+  const LateRanks compute(c.late);
   TimelineOptions options;
   options.placement.server = std::make_shared<std::vector<uint32_t>>(c.topology.servers());
   options.eager_sends = true;
-  if (gpus == nullptr)
-    options.host = domains;
-  else
-    options.faults = gpus;
+  options.stretches = stretches;
+  options.faults = gpus;
+  if (gpus == nullptr && c.flows.empty()) options.host = domains;
+  StagedFabric staged(*fabric, c.flows, {}, {});
+  Fabric& beneath = c.flows.empty() ? *fabric : staged;
+  const auto row = [](std::string text, std::initializer_list<int64_t> values) {
+    for (const int64_t v : values) text += " " + std::to_string(v);
+    return text;
+  };
   Outcome o;
   try {
-    Timeline timeline(c.job, *fabric, *compute, *selector, options);
+    Timeline timeline(c.job, beneath, compute, *selector, options);
     timeline.run();
     std::vector<Completion> ignored;
-    while (fabric->next_event() != Time::infinity()) fabric->advance(Time::infinity(), ignored);
+    while (beneath.next_event() != Time::infinity()) beneath.advance(Time::infinity(), ignored);
     fabric->check_conservation();
     o.end = timeline.end();
     o.timeline = timeline.fingerprint();
     for (const CollectiveRecord& r : timeline.collectives()) {
       for (const Time at : {r.first_arrival, r.start, r.finish}) o.instants.push_back(at);
+      o.collectives.push_back(
+          row(r.group + "/" + r.name + " " + r.algorithm,
+              {r.bytes, r.first_arrival.ps(), r.start.ps(), r.finish.ps(),
+               static_cast<int64_t>(r.last_rank), static_cast<int64_t>(r.transfers), r.wire_payload,
+               static_cast<int64_t>(r.transmissions), static_cast<int64_t>(r.cts_count),
+               r.cts_p50.ps(), r.cts_p90.ps(), r.cts_p99.ps()}));
     }
+    std::sort(o.collectives.begin(), o.collectives.end());
+    for (const RankTimes& r : timeline.rank_times()) {
+      o.ranks.push_back(
+          row("rank " + std::to_string(r.rank), {r.finish.ps(), r.compute.ps(), r.exposed_comm.ps(),
+                                                 r.hidden_comm.ps(), r.wait.ps(), r.idle.ps()}));
+    }
+    o.ops_replayed = timeline.ops_replayed();
   } catch (const SimulationError& e) {
     o.error = e.what();
     return o;
@@ -317,8 +454,25 @@ inline Outcome run_case(const RandomCase& c, Way way, const FaultSource* gpus = 
                       " " + std::to_string(l.drops) + " " + std::to_string(l.data_bytes));
   }
   std::sort(o.links.begin(), o.links.end());
+  if (!c.flows.empty()) {
+    for (const TransferRecord& r : staged.flow_records(false)) {
+      o.flows.push_back(row("flow " + std::to_string(r.src) + ">" + std::to_string(r.dst),
+                            {r.start.ps(), r.delivered.ps(), r.acknowledged.ps()}));
+    }
+  }
   if (domains != nullptr) o.stats = domains->stats();
   return o;
+}
+
+/// As a scenario is run: where something comes near a stretch after all, without them.
+inline Outcome run_case(const RandomCase& c, Way way, const FaultSource* gpus = nullptr) {
+  try {
+    return run_once(c, way, gpus, way == Way::memo);
+  } catch (const StretchConflict&) {
+    Outcome o = run_once(c, way, gpus, false);
+    o.conflict = true;
+    return o;
+  }
 }
 
 /// What differs between two ways of running a case; empty: nothing. Of several drops, which one
@@ -350,12 +504,19 @@ inline std::string difference(const Outcome& a, const Outcome& b) {
   compare("acks", a.acks, b.acks);
   compare("cnps", a.cnps, b.cnps);
   compare("pfc frames", a.pfc_frames, b.pfc_frames);
-  compare("links", a.links.size(), b.links.size());
-  for (size_t i = 0; i < std::min(a.links.size(), b.links.size()); ++i) {
-    if (a.links[i] == b.links[i]) continue;
-    out += std::string(out.empty() ? "" : ", ") + "link " + a.links[i] + " against " + b.links[i];
-    break;
-  }
+  const auto rows = [&](const char* what, const std::vector<std::string>& x,
+                        const std::vector<std::string>& y) {
+    compare(what, x.size(), y.size());
+    for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
+      if (x[i] == y[i]) continue;
+      out += (out.empty() ? "" : ", ") + x[i] + " against " + y[i];
+      break;
+    }
+  };
+  rows("links", a.links, b.links);
+  rows("flows", a.flows, b.flows);
+  rows("collectives", a.collectives, b.collectives);
+  rows("ranks", a.ranks, b.ranks);
   return out;
 }
 
@@ -364,8 +525,12 @@ inline std::string oracle_difference(const RandomCase& c) {
   const Outcome off = run_case(c, Way::off);
   std::string apart = difference(off, run_case(c, Way::apart));
   if (!apart.empty()) return "domains: " + apart;
-  std::string memo = difference(off, run_case(c, Way::memo));
-  return memo.empty() ? "" : "memo: " + memo;
+  const Outcome memo = run_case(c, Way::memo);
+  std::string what = difference(off, memo);
+  if (!what.empty()) return "memo: " + what;
+  if (memo.ops_replayed == 0 && !memo.conflict) return "";
+  what = difference(off, run_case(c, Way::op_by_op));
+  return what.empty() ? "" : "memo without stretches: " + what;
 }
 
 }  // namespace trainyard::test

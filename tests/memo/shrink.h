@@ -65,6 +65,7 @@ inline std::vector<OracleCase> simpler(const OracleCase& c) {
   };
   without(&OracleCase::steps);
   without(&OracleCase::faults);
+  without(&OracleCase::flows);
   // Hosts that go take what is about them along; the others keep their place.
   const auto shrink_hosts = [&](uint32_t servers, uint32_t gpus) {
     variant([&](OracleCase& v) {
@@ -88,6 +89,13 @@ inline std::vector<OracleCase> simpler(const OracleCase& c) {
       }
       std::erase_if(v.faults, [](const OracleCase::Fault& f) {
         return f.where != 't' && f.a == OracleCase::kNobody;
+      });
+      for (auto& f : v.flows) {
+        f.src = moved[f.src];
+        f.dst = moved[f.dst];
+      }
+      std::erase_if(v.flows, [](const OracleCase::Flow& f) {
+        return f.src == OracleCase::kNobody || f.dst == OracleCase::kNobody;
       });
       if (gpus == 1) v.scale_up = false;
       std::erase_if(v.faults,
@@ -127,13 +135,35 @@ inline std::vector<OracleCase> simpler(const OracleCase& c) {
       std::erase_if(v.faults, [](const OracleCase::Fault& f) { return f.where == 'u'; });
     });
   }
+  variant([](OracleCase& v) { v.credits = false; });
+  variant([](OracleCase& v) {
+    v.credits = false;
+    for (auto& f : v.flows) f.traffic_class = 0;
+    std::erase_if(v.settings, [](const auto& setting) {
+      return setting.first == "classes" || setting.first == "dwrr" ||
+             setting.first.rfind("weight", 0) == 0;
+    });
+  });
   without(&OracleCase::settings);
   variant([](OracleCase& v) { std::fill(v.delay.begin(), v.delay.end(), 200); });
   variant([](OracleCase& v) { v.direct = false; });
+  variant([](OracleCase& v) { v.by_kind = false; });
+  for (size_t i = 0; i < c.flows.size(); ++i) {
+    const auto flow = [&](const auto& change) {
+      variant([&](OracleCase& v) { change(v.flows[i]); });
+    };
+    flow([](OracleCase::Flow& f) { f.times = std::max(1U, f.times / 2); });
+    flow([](OracleCase::Flow& f) { f.times = std::max(1U, f.times - 1); });
+    flow([](OracleCase::Flow& f) { f.bytes = 1000; });
+    flow([](OracleCase::Flow& f) { f.traffic_class = 0; });
+    flow([](OracleCase::Flow& f) { f.start_ps = 0; });
+  }
   for (size_t i = 0; i < c.steps.size(); ++i) {
     const auto step = [&](const auto& change) {
       variant([&](OracleCase& v) { change(v.steps[i]); });
     };
+    step([](OracleCase::Step& s) { s.layers /= 2; });
+    step([](OracleCase::Step& s) { s.layers = std::max(1U, s.layers) - 1; });
     step([](OracleCase::Step& s) { s.bytes = 1000; });
     step([](OracleCase::Step& s) { s.bytes = std::max<int64_t>(1000, s.bytes / 2000 * 1000); });
     step([](OracleCase::Step& s) { s.bytes = std::max<int64_t>(1000, s.bytes - 1000); });
