@@ -21,13 +21,14 @@ namespace fs = std::filesystem;
 /// The synthetic result with a bit of everything that can be observed.
 Result observed_result() {
   Result r = testing::synthetic_result();
-  r.tier_loads = {{"host-leaf", "up", 40, 20, {1000, 1, 0.5, 0, 0, ""}, {0, 0, 0, 0, 0, ""}},
+  r.tier_loads = {{"host-leaf", "up", 40, 20, {1000, 1, 0.5, 0, 0, ""}, {0, 0, 0, 0, 0, ""}, {}},
                   {"leaf-spine",
                    "up",
                    8,
                    6,
                    {4000, 1.5, 2, 1.25, 3, "leaf7"},
-                   {12, 1.75, 2.5, 1.5, 2, "leaf<3>"}}};
+                   {12, 1.75, 2.5, 1.5, 2, "leaf<3>"},
+                   {}}};
   r.seen.nics = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1000}, {2, 10, 0, 0, 0, 0, 0, 0, 0, 1, 50}};
   r.seen.switches = {{20, "leaf0", 1'000'000, 250'000}, {21, "spine0", 1'000'000, 400'000}};
   r.seen.headrooms = {{0, 1, 30'000, 15'000}};

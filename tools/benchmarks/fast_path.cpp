@@ -231,13 +231,14 @@ int main(int argc, char** argv) {
     std::vector<double> own, shared, eight;
     for (uint64_t seed = 1; seed <= twins; ++seed) {
       own.push_back(run(c, "fast", seed, 0).step_ms);
-      shared.push_back(
-          100 * (run(c, "fast", seed, 0, {"simulation.noise=shared"}).step_ms / own.back() - 1));
-      eight.push_back(
-          100 * (run(c, "fast", seed, 0, {"simulation.noise=shared", "simulation.noise_variants=8"})
-                         .step_ms /
-                     own.back() -
-                 1));
+      const auto bias = [&](const std::string& variants) {
+        const Outcome twin =
+            run(c, "fast", seed, 0,
+                {"simulation.noise=shared", "simulation.noise_variants=" + variants});
+        return 100 * (twin.step_ms / own.back() - 1);
+      };
+      shared.push_back(bias("1"));
+      eight.push_back(bias("8"));
     }
     const double n = std::sqrt(static_cast<double>(twins));
     fmt::print(

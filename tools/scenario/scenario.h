@@ -116,7 +116,7 @@ struct Scenario : WorkloadSpec {
   std::string fast_path = "none";  ///< or "exact", "fast"
   bool domains = true, memo = true, period_jump = true, stretches = true, stepping = true;
   bool shared_noise = false;
-  uint32_t noise_variants = 1;
+  uint32_t noise_variants = 8;
   double audit_budget = 0;  ///< share of the work
   int64_t memo_limit = 0;   ///< bytes
   Params collectives;
