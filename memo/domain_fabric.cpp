@@ -615,6 +615,12 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
         begin_anew(domain);
         break;
       }
+      if (d.reached > in.at && in.at >= now_) {
+        // Whoever tells it has been simulated another way than when it was bounded.
+        begin_anew(domain);
+        d.ended = false;
+        break;
+      }
       feed(*d.run, in);
       clock(domain);
       if (d.disturbed) adopt_links(domain);
