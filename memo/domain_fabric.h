@@ -51,7 +51,9 @@ struct FastPathOptions {
   bool stepping = false;    ///< approximate: no packets where senders contend (SteppedFabric)
   double audit_budget = 0;  ///< share of the work that goes into checking what was stepped
   size_t memo_bytes = size_t{1} << 30;  ///< of ended episodes; the least recently used go first
-  uint32_t threads = 1;                 ///< that simulate domains; nothing depends on it
+  // Nothing that is told depends on these.
+  uint32_t threads = 1;          ///< that simulate domains
+  uint64_t worth_sharing = 512;  ///< events for which a thread is woken
 };
 
 class DomainFabric final : public Fabric, public CollectiveHost, private DomainRegistry {
@@ -402,6 +404,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   std::vector<uint32_t> scratch_qps_, scratch_domains_, scratch_path_;
   std::vector<Turn> turns_;
   std::vector<LeaderClock::First> going_on_;
+  std::vector<uint32_t> homes_;  // scratch
   std::unique_ptr<WorkerPool> workers_;  // made when there is work for them
   mutable std::vector<Tally> oracle_tallies_;
 };

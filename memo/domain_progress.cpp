@@ -267,25 +267,31 @@ void DomainFabric::run_leaders(int64_t bound) {
     begin_turn(turns_[i], domain, std::min(bound, leaders_.tells_but(domain)));
   }
   simulate_all(n);
+  const uint64_t before = stats_.events;
   for (size_t i = 0; i < n; ++i) {
     Turn& turn = turns_[i];
     if (turn.failure) std::rethrow_exception(std::exchange(turn.failure, nullptr));
     end_turn(turn);
     clock(turn.domain, turn.tells);
   }
+  if (n > 1) stats_.events_beside += stats_.events - before;
 }
 
 /// The first `n` turns, by several threads where that pays.
 void DomainFabric::simulate_all(size_t n) {
-  constexpr uint64_t kWorthSharing = 16, kWorthWaking = 512;  // events
+  constexpr uint64_t kWorthGiving = 16;  // events, to a thread that is awake
   if (n > 1 && options_.threads > 1) {
     uint64_t expected = 0;
-    for (size_t i = 0; i < n && expected < kWorthWaking; ++i) {
+    for (size_t i = 0; i < n && expected < options_.worth_sharing; ++i) {
       expected += expected_events(turns_[i]);
     }
-    if (expected >= (workers_ && workers_->awake() ? kWorthSharing : kWorthWaking)) {
+    const bool awake = workers_ && workers_->awake();
+    if (expected >= (awake ? std::min(kWorthGiving, options_.worth_sharing)
+                           : options_.worth_sharing)) {
       if (!workers_) workers_ = std::make_unique<WorkerPool>(options_.threads);
-      workers_->run(n, [this](size_t i) { simulate(turns_[i]); });
+      homes_.clear();
+      for (size_t i = 0; i < n; ++i) homes_.push_back(turns_[i].domain);
+      workers_->run(homes_, [this](uint32_t i) { simulate(turns_[i]); });
       return;
     }
   }

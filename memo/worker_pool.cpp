@@ -12,8 +12,8 @@ constexpr int kLooks = 100;  // before sleeping; some tens of microseconds where
 
 }  // namespace
 
-WorkerPool::WorkerPool(uint32_t threads) {
-  for (uint32_t i = 1; i < threads; ++i) threads_.emplace_back([this] { serve(); });
+WorkerPool::WorkerPool(uint32_t threads) : shares_(threads) {
+  for (uint32_t i = 1; i < threads; ++i) threads_.emplace_back([this, i] { serve(i); });
 }
 
 WorkerPool::~WorkerPool() {
@@ -23,13 +23,18 @@ WorkerPool::~WorkerPool() {
   for (std::thread& t : threads_) t.join();
 }
 
-void WorkerPool::run(size_t n, const std::function<void(size_t)>& job) {
+void WorkerPool::run(const std::vector<uint32_t>& homes, const Job& job) {
+  const size_t n = homes.size();
   TRAINYARD_ASSERT(n > 0 && n <= kIndexMask);
   job_ = &job;
   left_.store(static_cast<uint32_t>(n), std::memory_order_relaxed);
+  for (Share& s : shares_) s.jobs.clear();
+  for (uint32_t i = 0; i < n; ++i) shares_[homes[i] % shares_.size()].jobs.push_back(i);
   const uint64_t round = round_.load(std::memory_order_relaxed) + uint64_t{1};
-  next_.store(round << 2 * kIndexBits | static_cast<uint64_t>(n) << kIndexBits,
-              std::memory_order_release);
+  for (Share& s : shares_) {
+    s.next.store(round << 2 * kIndexBits | static_cast<uint64_t>(s.jobs.size()) << kIndexBits,
+                 std::memory_order_release);
+  }
   round_.store(static_cast<uint32_t>(round), std::memory_order_release);
   if (awake_.load(std::memory_order_relaxed) < threads_.size()) {
     if (n > threads_.size()) {
@@ -38,7 +43,7 @@ void WorkerPool::run(size_t n, const std::function<void(size_t)>& job) {
       for (size_t i = 1; i < n; ++i) round_.notify_one();
     }
   }
-  work();
+  work(0);
   uint32_t left = 0;
   for (int look = 0; (left = left_.load(std::memory_order_acquire)) > 0; ++look) {
     if (look < kLooks) {
@@ -49,22 +54,25 @@ void WorkerPool::run(size_t n, const std::function<void(size_t)>& job) {
   }
 }
 
-/// Jobs of the present round, until there are none left.
-void WorkerPool::work() {
-  uint64_t next = next_.load(std::memory_order_acquire);
-  while ((next & kIndexMask) < (next >> kIndexBits & kIndexMask)) {
-    if (!next_.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel)) continue;
-    (*job_)(static_cast<size_t>(next & kIndexMask));
-    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) left_.notify_one();
-    next = next_.load(std::memory_order_acquire);
+/// Jobs of the present round until there are none left, its own first.
+void WorkerPool::work(size_t self) {
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    Share& s = shares_[(self + i) % shares_.size()];
+    uint64_t next = s.next.load(std::memory_order_acquire);
+    while ((next & kIndexMask) < (next >> kIndexBits & kIndexMask)) {
+      if (!s.next.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel)) continue;
+      (*job_)(s.jobs[next & kIndexMask]);
+      if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) left_.notify_one();
+      next = s.next.load(std::memory_order_acquire);
+    }
   }
 }
 
-void WorkerPool::serve() {
+void WorkerPool::serve(size_t self) {
   awake_.fetch_add(1);
   while (!stop_.load(std::memory_order_relaxed)) {
     const uint32_t seen = round_.load(std::memory_order_acquire);
-    work();
+    work(self);
     for (int look = 0; look < kLooks && round_.load(std::memory_order_relaxed) == seen; ++look) {
       std::this_thread::yield();
     }

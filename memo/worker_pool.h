@@ -20,19 +20,27 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// job(0) .. job(n - 1), each once, on any thread and in any order; returns when all are done.
-  /// They must not throw. At most 2^20 - 1 of them.
-  void run(size_t n, const std::function<void(size_t)>& job);
+  using Job = std::function<void(uint32_t)>;
+  /// job(i) for each i in `jobs`, once, on any thread and in any order; returns when all are done.
+  /// They must not throw. At most 2^20 - 1 of them. Jobs with the same `home` modulo the number of
+  /// threads are done by the same thread, round after round, where it keeps up: what they work on
+  /// is in its cache.
+  void run(const std::vector<uint32_t>& homes, const Job& job);
   /// Somebody looks out for work: to share it costs next to nothing. Else a thread has to be woken.
   [[nodiscard]] bool awake() const { return awake_.load(std::memory_order_relaxed) > 0; }
 
  private:
-  void serve();
-  void work();
+  /// The jobs of one home.
+  struct alignas(64) Share {
+    std::vector<uint32_t> jobs;
+    // Round, number of jobs, next one: in one word, so that nobody takes one of a round gone by.
+    std::atomic<uint64_t> next{0};
+  };
+  void serve(size_t self);
+  void work(size_t self);
 
-  const std::function<void(size_t)>* job_ = nullptr;  // whoever has taken one of its jobs may look
-  // Round, number of jobs, next one: in one word, so that nobody takes one of a round gone by.
-  std::atomic<uint64_t> next_{0};
+  const Job* job_ = nullptr;  // whoever has taken one of its jobs may look; likewise at Share::jobs
+  std::vector<Share> shares_;
   std::atomic<uint32_t> left_{0};
   std::atomic<uint32_t> round_{0};
   std::atomic<uint32_t> awake_{0};
