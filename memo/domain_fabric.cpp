@@ -341,7 +341,7 @@ uint32_t DomainFabric::domain_for(const std::vector<uint32_t>& qps, int64_t at) 
   }
   stats_.merges += scratch_domains_.size() - 1;
   const std::vector<uint32_t> all = scratch_domains_;
-  return merge(all);
+  return can_join(all) ? join(all) : merge(all);
 }
 
 uint32_t DomainFabric::new_domain(int64_t at) {
@@ -743,6 +743,97 @@ uint32_t DomainFabric::merge(const std::vector<uint32_t>& domains) {
   domains_[index].no_stepping = no_stepping;
   domains_[index].costly = costly;
   return index;
+}
+
+/// They are stepped, and none is ahead of what it has told.
+bool DomainFabric::can_join(const std::vector<uint32_t>& domains) const {
+  if (!options_.joins || !options_.stepping || config_.shared_noise || replaying_) return false;
+  return std::all_of(domains.begin(), domains.end(), [this](uint32_t i) {
+    const Domain& d = domains_[i];
+    return d.mode == Domain::Mode::leader && d.run->stepped() != nullptr && d.ready.empty() &&
+           !d.ended && !d.disturbed;
+  });
+}
+
+/// One domain of several, which goes on from where they are. Labels are no longer in the order of
+/// the inputs.
+uint32_t DomainFabric::join(const std::vector<uint32_t>& domains) {
+  const uint32_t first = domains[0];
+  Domain& a = domains_[first];
+  const auto leave_record = [this](Domain& d) {
+    if (!d.recorded) return;
+    d.run->record_trace(nullptr);
+    d.recorded = false;
+    const std::shared_ptr<Episode> e = std::move(d.episode);
+    e->open = false;
+    wake_followers(*e);
+  };
+  leave_record(a);
+  a.joined = true;
+  for (size_t i = 1; i < domains.size(); ++i) {
+    const uint32_t other = domains[i];
+    Domain& b = domains_[other];
+    leave_record(b);
+    a.run->absorb(*b.run);
+    a.start = std::min(a.start, b.start);
+    a.again_until = std::max(a.again_until, b.again_until);
+    a.reached = std::max(a.reached, b.reached);
+    a.outputs += b.outputs;
+    a.events_seen += b.events_seen;
+    a.told.merge(b.told);
+    a.no_stepping = a.no_stepping || b.no_stepping;
+    a.costly = a.costly || b.costly;
+    a.most_sharing = std::max(a.most_sharing, b.most_sharing);
+    a.payload += b.payload;
+    a.messages += b.messages;
+    a.uses.merge(b.uses);
+    a.inputs.insert(a.inputs.end(), b.inputs.begin(), b.inputs.end());
+    a.hashes.insert(a.hashes.begin(), b.hashes.begin(), b.hashes.end());
+    for (const uint32_t q : b.qps) {
+      qps_[q].domain = first;
+      qps_[q].label = static_cast<uint32_t>(a.qps.size());
+      a.qps.push_back(q);
+    }
+    for (const uint32_t link : b.links) {
+      link_domain_[link] = first;
+      link_label_[link] = static_cast<uint32_t>(a.links.size());
+      a.links.push_back(link);
+    }
+    for (const uint32_t c : b.calls) {
+      calls_[c].domain = first;
+      calls_[c].label = static_cast<uint32_t>(a.calls.size());
+      a.calls.push_back(c);
+    }
+    a.transfers.insert(a.transfers.end(), b.transfers.begin(), b.transfers.end());
+    for (const auto list : {&Domain::link_orders, &Domain::qp_ranks}) {
+      const size_t middle = (a.*list).size();
+      (a.*list).insert((a.*list).end(), (b.*list).begin(), (b.*list).end());
+      std::inplace_merge((a.*list).begin(), (a.*list).begin() + static_cast<std::ptrdiff_t>(middle),
+                         (a.*list).end());
+    }
+    for (const auto& [node, label] : b.nodes) {
+      (void)label;
+      a.nodes.emplace(node, static_cast<uint32_t>(a.nodes.size()));
+    }
+    for (const uint32_t node : b.switches) {
+      std::vector<uint32_t>& users = switch_users_[node];
+      std::erase(users, other);
+      if (std::find(users.begin(), users.end(), first) != users.end()) continue;
+      users.push_back(first);
+      a.switches.push_back(node);
+    }
+    leaders_.remove(other);
+    const uint32_t version = b.version + 1;
+    b = Domain();
+    b.version = version;
+    free_domains_.push_back(other);
+    --domains_active_;
+    ++stats_.joined;
+  }
+  std::sort(a.inputs.begin(), a.inputs.end(),
+            [](const Input& x, const Input& y) { return x.serial < y.serial; });
+  clock(first);
+  return first;
 }
 
 }  // namespace trainyard

@@ -48,6 +48,7 @@ struct FastPathOptions {
   bool memo = true;         ///< false: every domain is simulated
   bool jumps = true;        ///< skip whole periods of what is simulated
   bool stretches = true;    ///< with memo: follow sequences of calls as a whole
+  bool joins = true;        ///< stepped domains that meet go on from where they are
   bool stepping = false;    ///< approximate: no packets where senders contend (SteppedFabric)
   double audit_budget = 0;  ///< share of the work that goes into checking what was stepped
   size_t memo_bytes = size_t{1} << 30;  ///< of ended episodes; the least recently used go first
@@ -151,6 +152,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     bool no_stepping = false;  // it left what can be stepped
     bool disturbed = false;    // something of the fabric is not as built, or was
     bool costly = false;       // packets have been tried, see on_trial()
+    bool joined = false;       // of several that were stepped: see join()
     int64_t slice = 0;         // ps; on trial it is looked at so often
     // With stepping, kept up as it grows: who shares the links beyond the NICs, and what it moves.
     struct Use {
@@ -269,6 +271,8 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   uint64_t node_digest(uint32_t node);
   void feed(DomainRun& run, const Input& in);
   uint32_t merge(const std::vector<uint32_t>& domains);
+  [[nodiscard]] bool can_join(const std::vector<uint32_t>& domains) const;
+  uint32_t join(const std::vector<uint32_t>& domains);
   void release(uint32_t domain);
 
   // Going on.

@@ -209,6 +209,11 @@ void DomainFabric::stop_stepping(uint32_t domain) {
 
 /// A leader is simulated from its start, in another way than before.
 void DomainFabric::begin_anew(uint32_t domain) {
+  if (domains_[domain].joined) {
+    // With labels in order of its inputs.
+    merge({domain});
+    return;
+  }
   Domain& d = domains_[domain];
   if (d.recorded) {
     d.run->record_trace(nullptr);
@@ -840,6 +845,7 @@ void DomainFabric::simulate_again(uint32_t domain) {
 /// Simulates a stepped domain again packet by packet, told the same at the same times, while the
 /// budget lasts. Its idle parts still remember what they did when it began.
 void DomainFabric::audit(const Domain& d) {
+  if (d.joined) return;  // what it was told no longer begins where its parts did
   const double budget = options_.audit_budget * static_cast<double>(stats_.events);
   const double cost = 1.8 * static_cast<double>(d.episode->transmissions);
   if (static_cast<double>(stats_.audit_events) + cost > budget) return;

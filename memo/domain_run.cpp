@@ -31,13 +31,43 @@ uint32_t DomainRun::start(const Transfer& transfer, Time at, int64_t in_bps) {
   bound_ = 0;
   const auto label = static_cast<uint32_t>(outer_.size());
   const TransferId id = engine_start(transfer, at);
-  TRAINYARD_ASSERT(id == flights_.size());
-  flights_.push_back({kOuter, label, {}});
+  put_flight(id, {kOuter, label, {}});
   outer_.push_back(id);
   if (stepped_) {
     outer_open_.emplace_back(label, at.ps() + least_ps(transfer.size.count(), in_bps));
   }
   return label;
+}
+
+/// Most members send all their messages to one other: no look-up of the queue pair.
+TransferId DomainRun::step(Call& c, const CollectiveSend& send, Time at) {
+  const Transfer t = hosted_transfer(c.info, send);
+  Call::Last& last = c.last[send.src];
+  const bool same = last.qp != SteppedFabric::kNil && last.dst == send.dst &&
+                    last.channel == t.channel && last.traffic_class == t.traffic_class;
+  const TransferId id = stepped_->start(t, at, same ? last.qp : SteppedFabric::kNil);
+  if (!same) last = {send.dst, t.channel, t.traffic_class, stepped_->qp_of(id)};
+  return id;
+}
+
+void DomainRun::put_flight(TransferId id, const Flight& flight) {
+  if (id == flights_.size()) {
+    flights_.push_back(flight);
+    return;
+  }
+  TRAINYARD_ASSERT(id < flights_.size() && flights_[id].call == kNobody);
+  flights_[id] = flight;
+}
+
+/// Stepped: a message of a call is over. What is asked of it later is kept with the call.
+void DomainRun::forget(TransferId id) {
+  Flight& f = flights_[id];
+  Call& c = calls_[f.call];
+  const TransferRecord& r = records()[id];
+  c.tally.transmissions += r.transmissions;
+  if (f.send.clear_to_send) c.grants.push_back(r.delivered - r.start);
+  f.call = kNobody;
+  stepped_->forget(id);
 }
 
 uint32_t DomainRun::open(const HostedCall& info, const CallInbound& inbound) {
@@ -54,6 +84,7 @@ uint32_t DomainRun::open(const HostedCall& info, const CallInbound& inbound) {
     }
     c.lands.assign(c.left, 0);
     c.through.assign(c.left, 0);
+    c.last.assign(c.left, {});
     open_calls_.push_back(static_cast<uint32_t>(calls_.size()));
   }
   calls_.push_back(std::move(c));
@@ -69,14 +100,41 @@ void DomainRun::arrive(uint32_t call, uint32_t member, Time at) {
   apply(call, at);
 }
 
+void DomainRun::absorb(DomainRun& o) {
+  const auto calls = static_cast<uint32_t>(calls_.size());
+  const auto outer = static_cast<uint32_t>(outer_.size());
+  const auto ids = static_cast<TransferId>(stepped_->transfers().size());
+  TRAINYARD_ASSERT(ids == flights_.size());
+  stepped_->absorb(*o.stepped_);
+  for (Call& c : o.calls_) {
+    for (Call::Last& l : c.last) l.qp = SteppedFabric::kNil;  // has another number now
+    calls_.push_back(std::move(c));
+  }
+  for (Flight& f : o.flights_) {
+    if (f.call == kOuter)
+      f.label += outer;
+    else if (f.call != kNobody)
+      f.call += calls;
+    flights_.push_back(f);
+  }
+  for (const TransferId id : o.outer_) outer_.push_back(id + ids);
+  for (const uint32_t c : o.open_calls_) open_calls_.push_back(c + calls);
+  for (const auto& [label, lands] : o.outer_open_) outer_open_.emplace_back(label + outer, lands);
+  for (DomainOutput out : o.outputs_) {
+    out.label += out.what == DomainOutput::What::done ? calls : outer;
+    outputs_.push_back(out);
+  }
+  calls_open_ += o.calls_open_;
+  bound_ = 0;
+}
+
 void DomainRun::apply(uint32_t index, Time at) {
   Call& c = calls_[index];
   const auto& members = *c.info.request.members;
   for (const CollectiveSend& send : sends_) {
-    const Transfer t = hosted_transfer(c.info, send);
-    const TransferId id = engine_start(t, at);
-    TRAINYARD_ASSERT(id == flights_.size());
-    flights_.push_back({index, 0, send});
+    const TransferId id =
+        stepped_ ? step(c, send, at) : packets_->start(hosted_transfer(c.info, send), at);
+    put_flight(id, {index, 0, send});
     if (stepped_ && c.in_bps) {
       c.to_come[send.dst] -= send.bytes;
       c.lands[send.dst] =
@@ -94,7 +152,13 @@ void DomainRun::apply(uint32_t index, Time at) {
     outputs_.push_back({at, DomainOutput::What::done, index, m});
     if (stepped_) c.through[m] = 1;
     if (--c.left == 0) {
-      if (stepped_) std::erase(open_calls_, index);
+      if (stepped_) {
+        std::erase(open_calls_, index);
+        c.to_come = {};
+        c.lands = {};
+        c.through = {};
+        c.last = {};
+      }
       --calls_open_;
       c.run.reset();
     }
@@ -150,11 +214,13 @@ Time DomainRun::advance(Time limit, std::vector<DomainOutput>& out) {
                             flight.label, 0});
         continue;
       }
-      if ((c.what == Completion::What::delivered) != complete_at_receiver_) continue;
-      sends_.clear();
-      done_.clear();
-      calls_[flight.call].run->delivered(flight.send, sends_, done_);
-      apply(flight.call, now);
+      if ((c.what == Completion::What::delivered) == complete_at_receiver_) {
+        sends_.clear();
+        done_.clear();
+        calls_[flight.call].run->delivered(flight.send, sends_, done_);
+        apply(flight.call, now);
+      }
+      if (stepped_ && c.what == Completion::What::acknowledged) forget(c.id);
     }
     if (!outputs_.empty()) return hand_out();
     if (idle()) return now;
@@ -163,12 +229,15 @@ Time DomainRun::advance(Time limit, std::vector<DomainOutput>& out) {
 
 std::vector<CollectiveHost::Tally> DomainRun::tallies() {
   std::vector<CollectiveHost::Tally> out;
-  for (const Call& c : calls_) out.push_back(c.tally);
+  std::vector<std::vector<Time>> grants;
+  for (const Call& c : calls_) {
+    out.push_back(c.tally);
+    grants.push_back(c.grants);
+  }
   const auto& all = records();
-  std::vector<std::vector<Time>> grants(calls_.size());
   for (size_t id = 0; id < flights_.size(); ++id) {
     const Flight& f = flights_[id];
-    if (f.call == kOuter) continue;
+    if (f.call == kOuter || f.call == kNobody) continue;
     out[f.call].transmissions += all[id].transmissions;
     if (f.send.clear_to_send) grants[f.call].push_back(all[id].delivered - all[id].start);
   }

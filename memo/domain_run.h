@@ -48,6 +48,9 @@ class DomainRun {
   uint32_t open(const HostedCall& call, const CallInbound& inbound = {});
   void arrive(uint32_t call, uint32_t member, Time at);
 
+  /// Both stepped: goes on as one with `other`, as SteppedFabric::absorb().
+  void absorb(DomainRun& other);
+
   [[nodiscard]] Time next_event() const {
     return outputs_.empty() ? engine_next() : outputs_.front().at;
   }
@@ -131,11 +134,17 @@ class DomainRun {
     std::unique_ptr<CollectiveRun> run;
     uint32_t left = 0;  // members not through
     CollectiveHost::Tally tally;
+    std::vector<Time> grants;  // stepped: time from start to delivery of clear-to-send messages
     // Stepped, by member: bytes of messages that have not begun, the soonest end of those that
     // have, and whether it is through.
     std::shared_ptr<const std::vector<int64_t>> in_bps;
     std::vector<int64_t> to_come, lands;
     std::vector<char> through;
+    // Likewise: the queue pair of its last message.
+    struct Last {
+      uint32_t dst = 0, channel = 0, traffic_class = 0, qp = SteppedFabric::kNil;
+    };
+    std::vector<Last> last;
   };
   struct Flight {  // by TransferId of the domain
     uint32_t call = kOuter;
@@ -143,8 +152,11 @@ class DomainRun {
     CollectiveSend send;
   };
   static constexpr uint32_t kOuter = 0xffffffffU;
+  static constexpr uint32_t kNobody = 0xfffffffeU;  // forgotten
 
   void apply(uint32_t call, Time at);
+  void put_flight(TransferId id, const Flight& flight);
+  void forget(TransferId id);
   [[nodiscard]] int64_t none_through(int64_t next) const;
   [[nodiscard]] Time engine_next() const {
     return packets_ ? packets_->next_event() : stepped_->next_event();
@@ -156,6 +168,7 @@ class DomainRun {
   TransferId engine_start(const Transfer& t, Time at) {
     return packets_ ? packets_->start(t, at) : stepped_->start(t, at);
   }
+  TransferId step(Call& call, const CollectiveSend& send, Time at);
   [[nodiscard]] size_t fabric_outstanding() const {
     return packets_ ? packets_->outstanding() : stepped_->outstanding();
   }

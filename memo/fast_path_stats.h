@@ -50,6 +50,7 @@ struct FastPathStats {
   uint64_t events_again = 0;    ///< executed a second time, for followers and merges
   uint64_t materialised = 0;    ///< followers that had to be simulated after all
   uint64_t merges = 0;          ///< of domains that a new message joined
+  uint64_t joined = 0;          ///< of them, those that went on from where they were
   uint64_t disturbances = 0;    ///< times that something broke: one domain then holds everything
   int64_t bytes_disturbed = 0;  ///< of bytes_simulated, in those
   uint64_t pool_merges = 0;     ///< of domains that shared a buffer too closely

@@ -121,7 +121,9 @@ void SteppedFabric::settle(QueuePair& q, int64_t at) {
 
 void SteppedFabric::on_start(uint32_t mi) {
   const uint32_t record = messages_[mi].record;
-  const uint32_t qi = open_qp(messages_[mi], records_[record].src, records_[record].dst);
+  const uint32_t qi = messages_[mi].qp != kNil
+                          ? messages_[mi].qp
+                          : open_qp(messages_[mi], records_[record].src, records_[record].dst);
   Message& m = messages_[mi];
   QueuePair& q = qps_[qi];
   m.qp = qi;
@@ -153,6 +155,12 @@ void SteppedFabric::on_start(uint32_t mi) {
     return;
   }
   q.active = true;
+  if (may_be_alone(q)) {
+    start_alone(qi);
+    return;
+  }
+  const uint32_t other = ports_[hops_[q.forward].port].alone;
+  if (other != kNil) join_others(other);
   Nic& nic = nics_[q.nic];
   nic.active.push_back(qi);
   if (q.window > 0) look_at_window(qi);
@@ -173,7 +181,7 @@ void SteppedFabric::begin(QueuePair& q, uint32_t mi) {
 void SteppedFabric::schedule(uint32_t qi) {
   QueuePair& q = qps_[qi];
   if (q.rate == 0) return;
-  const Wide volume = q.last_out ? q.left : q.left - q.last;
+  const Wide volume = q.last_out || q.alone ? q.left : q.left - q.last;
   const Wide ps = volume <= 0 ? 0 : (volume + q.rate - 1) / q.rate;
   if (ps > kNever - 1 - q.since) {
     throw UserError("a message of rank " + std::to_string(q.src) +
@@ -195,6 +203,10 @@ void SteppedFabric::on_sender(uint32_t qi) {
     return;
   }
   q.wake = kNever;
+  if (q.alone) {
+    on_sent_alone(qi);
+    return;
+  }
   settle(q, now_);
   if (q.last_out) {
     overshoot_ -= q.left;
@@ -300,6 +312,10 @@ void SteppedFabric::want(uint32_t qi) {
   const int64_t before = q.wanted;
   q.wanted = rate;
   if (!q.active) return;
+  if (q.alone) {
+    set_rate_alone(qi);
+    return;
+  }
   nics_[q.nic].wanted += rate - before;
   share(q.nic, qi);
 }
@@ -309,7 +325,7 @@ void SteppedFabric::want(uint32_t qi) {
 /// Order paper or raise_first: a notification cuts at once.
 void SteppedFabric::on_notify(uint32_t qi, uint32_t notices) {
   QueuePair& q = qps_[qi];
-  records_[messages_[q.latest].record].cnps += notices;
+  if (q.latest != kNil) records_[messages_[q.latest].record].cnps += notices;
   for (; notices > 0; --notices) {
     q.notices.pop();
     q.cc.paper_notify(config_.dcqcn, now_);
@@ -322,7 +338,7 @@ void SteppedFabric::on_notify(uint32_t qi, uint32_t notices) {
 void SteppedFabric::on_cut(uint32_t qi) {
   QueuePair& q = qps_[qi];
   while (!q.notices.empty() && q.notices.front() <= now_) {
-    ++records_[messages_[q.latest].record].cnps;
+    if (q.latest != kNil) ++records_[messages_[q.latest].record].cnps;
     const int64_t cut = q.cc.vendor_notify(config_.dcqcn, q.notices.pop());
     if (cut >= 0) q.cut_due = cut;
   }

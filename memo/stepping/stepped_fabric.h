@@ -14,6 +14,8 @@
 //   messages    the last packet of each is followed through the queues; so is its ACK
 //   ACKs        take their share of the links that they return on
 //   windows     a rate of window / round trip, looked at twice per round trip
+//   alone       a message whose path nobody else uses has no queues to follow: it takes its time on
+//               the line, and that of the ACKs of others which pass the same ports meanwhile
 //
 // Not modelled: see stepping_declines(); pauses and losses are noticed and reported by declined().
 // Method and measured errors: docs/fast-path.md. Model: DESIGN section 6, shortcut 4.
@@ -23,6 +25,8 @@
 //
 //   stepped_fabric.cpp  events, senders, NICs, messages
 //   stepped_queues.cpp  queues, marks, pauses
+//   stepped_alone.cpp   messages that have their path to themselves
+//   stepped_join.cpp    two parts of a run become one
 //   stepped_setup.cpp   first use of ports and queue pairs, results
 #pragma once
 
@@ -57,13 +61,21 @@ class SteppedFabric final : public Fabric {
   SteppedFabric(const Topology& topology, const PacketConfig& config,
                 DomainRegistry* registry = nullptr);
 
-  TransferId start(const Transfer& t, Time at) override;
+  TransferId start(const Transfer& t, Time at) override { return start(t, at, kNil); }
+  /// `qp`: the queue pair, where the caller knows it from qp_of() of an earlier transfer.
+  TransferId start(const Transfer& t, Time at, uint32_t qp);
+  /// kNil: it has not begun, or the next one of its kind may have another.
+  [[nodiscard]] uint32_t qp_of(TransferId id) const {
+    return config_.qps == 1 && config_.persistent_qps ? messages_[first_part_[id]].qp : kNil;
+  }
+  static constexpr uint32_t kNil = 0xffffffffU;
   [[nodiscard]] Time next_event() const override;
   /// Throws SimulationError where the run leaves what can be stepped, if so asked.
   Time advance(Time limit, std::vector<Completion>& out) override;
   [[nodiscard]] size_t outstanding() const override { return outstanding_; }
   [[nodiscard]] std::string describe_stall() const override;
   void check_conservation() const override;
+  /// A number that was forgotten has the record of its last transfer.
   [[nodiscard]] const std::vector<TransferRecord>& transfers() const override { return records_; }
   [[nodiscard]] std::vector<LinkRecord> links() const override;
   [[nodiscard]] FabricTotals totals() const override;
@@ -78,6 +90,10 @@ class SteppedFabric final : public Fabric {
   // A part of a run, as PacketDomain: queue pairs and ports have local indices in order of
   // declaration.
   uint32_t declare(const QpIdentity& id, const QpMemory& memory);
+  /// Goes on as one with `other`, which has no ports in common with it, was not advanced further
+  /// than what comes next in either, and is of no use afterwards. Ports, queue pairs and transfers
+  /// of `other` come after those that are here, in their order.
+  void absorb(SteppedFabric& other);
   /// Nothing is under way, no controller waits for a cut.
   [[nodiscard]] bool idle() const;
   [[nodiscard]] uint64_t events() const { return totals_.events; }
@@ -93,12 +109,15 @@ class SteppedFabric final : public Fabric {
   [[nodiscard]] QpMemory memory_of(uint32_t qp) const;
   [[nodiscard]] PortTally tally(uint32_t port) const;
 
+  /// The transfer has been acknowledged, and nobody will ask for it again: its number is free for
+  /// another one.
+  void forget(TransferId id);
+
   /// Kept from now on when not null. Queue pairs in order of first use, as in the packet engine.
   void record_rates(std::vector<RateEvent>* sink) { rate_sink_ = sink; }
 
  private:
   __extension__ typedef __int128 Wide;
-  static constexpr uint32_t kNil = 0xffffffffU;
   static constexpr int64_t kNever = INT64_MAX;
   static constexpr int64_t kPsPerSecond = 1'000'000'000'000;
   static constexpr int kBins = 256;       // of a marking band
@@ -181,26 +200,36 @@ class SteppedFabric final : public Fabric {
     int64_t patience = -1;  // hazard left until a mark while it is not in the heap; -1: not drawn
     int64_t begins = 0;     // its first packet leaves then; 0: has left
     Wide phase = 0;         // of its packets, in 1e-12 bit, at `volume`
-    Wide volume = 0;        // volume clock of the port
+    Wide volume = 0;        // volume clock of the port; alone: its clock of ACKs at `alone_since`
     uint64_t draws = 0;
   };
 
   struct Port {
-    uint32_t global = 0, owner = 0, peer = 0;
-    int64_t rate_bps = 0, carries = 0, delay_ps = 0;
-    int64_t full_ps = 0, ack_ps = 0;
+    // What a message that is alone needs of its ports comes first, close together.
+    int64_t carries = 0;    // bit/s, as sizes are rounded
+    uint32_t alone = kNil;  // who sends through it alone
     bool from_host = false, to_host = false, marks = false;
-    int64_t alpha_q16 = 0;
-    uint32_t nic = kNil;
-    // Queue.
-    int64_t queue = 0, since = 0;
+    int64_t queue = 0;
+    std::vector<uint32_t> members;
     int64_t in = 0;    // flows and ACKs
-    int64_t head = 0;  // flows, of what leaves now
-    int64_t acks = 0;
+    int64_t acks = 0;  // of the queue
+    // What ACKs have taken of the line by `acks_since`, in 1e-12 bit, and at what rate they do.
+    Wide acked = 0;
+    int64_t acks_since = 0, ack_rate = 0;
+    int64_t ack_share_q40 = 0;  // of the data that they are for, in time on the link
+    uint32_t nic = kNil;
+    uint32_t owner = 0, peer = 0, global = 0;
+    int64_t delay_ps = 0, full_ps = 0, ack_ps = 0, rate_bps = 0;
+    // Tally.
+    uint64_t packets = 0, marked = 0;
+    int64_t bytes = 0, payload = 0;
+    // Queue.
+    int64_t since = 0, peak = 0;
+    int64_t head = 0;              // flows, of what leaves now
     uint64_t scale_q16 = 1 << 16;  // leaves over arrived, of what leaves now
     uint64_t told_q16 = 1 << 16;   // as downstream knows it
-    std::vector<uint32_t> members;
     // Marks.
+    int64_t alpha_q16 = 0;
     int64_t kmin = 0, kmax = 0, bin = 0;  // queue units
     Wide hazard = 0;                      // clock: Q32 x ps
     Wide volume = 0;                      // clock: Q16 x ps
@@ -210,10 +239,6 @@ class SteppedFabric final : public Fabric {
     int64_t wake = kNever;
     Queued queued;
     int64_t watch = kNever;  // queue at which pauses are looked for
-    // Tally.
-    int64_t peak = 0;
-    uint64_t packets = 0, marked = 0;
-    int64_t bytes = 0, payload = 0;
   };
 
   struct Node {
@@ -236,6 +261,7 @@ class SteppedFabric final : public Fabric {
     uint32_t reverse = 0, reverse_hops = 0;  // into reverse_
     uint32_t nic = 0;
     bool controlled = false, active = false, last_out = false, increase_running = false;
+    bool alone = false;  // its path is its own, see stepped_alone.cpp
     int64_t line = 0;
     int64_t wanted = 0;  // by controller and window
     int64_t rate = 0;    // in use from `since` on
@@ -262,12 +288,16 @@ class SteppedFabric final : public Fabric {
     uint32_t messages = 0;
     int64_t posted = 0;  // payload, with what was posted before this domain
     int64_t before = 0;  // that
+    // Alone, in ps: since when it sends, since when its message does, how much waited then, and
+    // when all that was sent is through.
+    int64_t alone_front = 0, alone_since = 0, alone_waits = 0, alone_clear = 0;
     Dcqcn cc;
   };
 
   /// A message, or the part of one that a queue pair carries.
   struct Message {
     uint32_t record = 0, qp = kNil, next = kNil;
+    uint32_t other_part = kNil;  // of the same transfer
     uint32_t channel = 0;
     uint8_t part = 0, traffic_class = 0;
     bool follows = false;  // close behind other packets
@@ -309,6 +339,17 @@ class SteppedFabric final : public Fabric {
   void count_bytes(uint32_t qp);
   void look_at_window(uint32_t qp);
   [[nodiscard]] int64_t paced(int64_t rate) const;
+
+  // Alone.
+  [[nodiscard]] bool may_be_alone(const QueuePair& q);
+  void start_alone(uint32_t qp);
+  void begin_alone(QueuePair& q);
+  void set_rate_alone(uint32_t qp);
+  void on_sent_alone(uint32_t qp);
+  void leave_alone(QueuePair& q);
+  void join_others(uint32_t qp);
+  [[nodiscard]] int64_t waits_alone(const QueuePair& q) const;
+  [[nodiscard]] Wide acked(const Port& p) const;
 
   // Queues.
   [[nodiscard]] static int64_t slope(const Port& p);
@@ -367,8 +408,13 @@ class SteppedFabric final : public Fabric {
   std::vector<Hop> hops_;
   std::vector<uint32_t> reverse_;
   std::vector<Message> messages_;
-  std::vector<uint8_t> parts_left_;
+  std::vector<uint8_t> parts_left_;   // by record
+  std::vector<uint32_t> first_part_;  // likewise
   std::vector<TransferRecord> records_;
+  std::vector<uint32_t> free_messages_, free_records_;
+  // Of those forgotten.
+  uint64_t forgotten_transmissions_ = 0;
+  int64_t forgotten_bytes_ = 0, forgotten_crossed_ = 0;
   std::vector<Completion>* completions_ = nullptr;
   size_t outstanding_ = 0;
   std::unordered_map<uint32_t, uint32_t> port_index_, node_index_;

@@ -199,6 +199,7 @@ void SteppedFabric::on_front(uint32_t hi) {
   const uint32_t pi = h.port;
   Port& p = ports_[pi];
   const int64_t rate = h.arriving.pop();
+  if (p.alone != kNil) join_others(p.alone);
   settle(p);
   if (h.member == kNil) {
     h.member = static_cast<uint32_t>(p.members.size());
@@ -318,31 +319,37 @@ void SteppedFabric::tell(uint32_t hi) {
 void SteppedFabric::told_receiver(uint32_t qi, int64_t rate) {
   QueuePair& q = qps_[qi];
   const int64_t off = rate > q.delivered_rate ? rate - q.delivered_rate : q.delivered_rate - rate;
-  if (rate != 0 && off <= q.delivered_rate >> kTellAcksShift) return;
+  if (off == 0 || (rate != 0 && off <= q.delivered_rate >> kTellAcksShift)) return;
   const int64_t before = q.delivered_rate;
   q.delivered_rate = rate;
   for (uint32_t i = 0; i < q.reverse_hops; ++i) {
     const uint32_t pi = reverse_[q.reverse + i];
-    // By time on the link: both sizes may be rounded to the resolution.
-    const int64_t full = ports_[pi].full_ps * config_.ack_interval;
-    const auto acks = [&](int64_t data) {
-      return static_cast<int64_t>(static_cast<Wide>(data) * ports_[pi].ack_ps / full);
+    Port& p = ports_[pi];
+    const auto acks = [&p](int64_t data) {
+      return static_cast<int64_t>(static_cast<Wide>(data) * p.ack_share_q40 >> 40);
     };
     const int64_t change = acks(rate) - acks(before);
+    p.acked = acked(p);
+    p.acks_since = now_;
+    p.ack_rate += change;
     if (i == 0) {
-      Nic& nic = nics_[ports_[pi].nic];
+      Nic& nic = nics_[p.nic];
       nic.acks += change;
+      if (nic.active.empty()) continue;
       const int64_t moved =
           nic.acks > nic.shared_acks ? nic.acks - nic.shared_acks : nic.shared_acks - nic.acks;
       const bool full_now = nic.wanted + nic.acks > nic.line;
       if (full_now != nic.full || (full_now && moved > nic.line >> kTellShift)) {
-        share(ports_[pi].nic, kNil);
+        share(p.nic, kNil);
       }
       continue;
     }
-    settle(ports_[pi]);
-    ports_[pi].acks += change;
-    ports_[pi].in += change;
+    // Where nothing else goes there is nothing to follow.
+    const bool rests = p.members.empty() && p.queue == 0 && p.in + change <= p.carries;
+    if (!rests) settle(p);
+    p.acks += change;
+    p.in += change;
+    if (rests) continue;
     rescale(pi, kNil);
     reschedule(pi);
   }

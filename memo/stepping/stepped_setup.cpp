@@ -102,6 +102,9 @@ uint32_t SteppedFabric::visit(uint32_t global_port) {
     p.delay_ps = link.delay.ps();
     p.full_ps = send_ps(full_bytes_, p.rate_bps);
     p.ack_ps = send_ps(config_.ack_bytes, p.rate_bps);
+    // By time on the link: both sizes may be rounded to the resolution.
+    p.ack_share_q40 = static_cast<int64_t>((static_cast<Wide>(p.ack_ps) << 40) /
+                                           std::max<int64_t>(1, p.full_ps * config_.ack_interval));
     if (config_.resolution_ps > 1 && p.full_ps > 0) {
       p.carries = static_cast<int64_t>(full_ / p.full_ps);
     }
@@ -272,17 +275,17 @@ uint32_t SteppedFabric::make_qp(const QpIdentity& id) {
   return index;
 }
 
-TransferId SteppedFabric::start(const Transfer& t, Time at) {
+TransferId SteppedFabric::start(const Transfer& t, Time at, uint32_t qp) {
   TRAINYARD_ASSERT(at.ps() >= now_ && t.size.count() > 0 && t.src != t.dst);
   TRAINYARD_ASSERT(t.src < topology_.hosts().size() && t.dst < topology_.hosts().size());
-  const auto id = static_cast<TransferId>(records_.size());
+  const bool again = !free_records_.empty();
+  const auto id = again ? free_records_.back() : static_cast<TransferId>(records_.size());
   TransferRecord r;
   r.src = t.src;
   r.dst = t.dst;
   r.owner = t.owner;
   r.bytes = t.size.count();
   r.start = at;
-  records_.push_back(r);
   const int64_t packets = (r.bytes - 1) / config_.payload + 1;
   if (packets > INT64_MAX / 16 / full_bytes_) {
     throw UserError("a message of " + print_bytes(t.size) + " is too large",
@@ -290,23 +293,64 @@ TransferId SteppedFabric::start(const Transfer& t, Time at) {
   }
   // Parts as in the packet engine: whole packets, as equal as that allows.
   const auto parts = static_cast<uint32_t>(std::min<int64_t>(config_.qps, packets));
-  parts_left_.push_back(static_cast<uint8_t>(parts | parts << 4));
+  if (again) {
+    free_records_.pop_back();
+  } else {
+    records_.emplace_back();
+    parts_left_.emplace_back();
+    first_part_.emplace_back();
+  }
+  records_[id] = r;
+  parts_left_[id] = static_cast<uint8_t>(parts | parts << 4);
+  first_part_[id] = kNil;
+  ++outstanding_;
   int64_t left = r.bytes;
   for (uint32_t part = 0; part < parts; ++part) {
-    const auto index = static_cast<uint32_t>(messages_.size());
-    TRAINYARD_ASSERT(index < (1U << kKindShift));
+    uint32_t index = 0;
+    if (free_messages_.empty()) {
+      index = static_cast<uint32_t>(messages_.size());
+      TRAINYARD_ASSERT(index < (1U << kKindShift));
+      messages_.emplace_back();
+    } else {
+      index = free_messages_.back();
+      free_messages_.pop_back();
+    }
     Message m;
+    m.other_part = first_part_[id];
+    first_part_[id] = index;
     m.record = id;
+    m.qp = parts == 1 ? qp : kNil;
     m.channel = t.channel;
     m.part = static_cast<uint8_t>(part);
     m.packets = packets / parts + (part < packets % parts ? 1 : 0);
     m.bytes = std::min(left, m.packets * config_.payload);
     left -= m.bytes;
-    messages_.push_back(m);
-    events_.push(at.ps() + config_.send_delay_ps, key(kStart, index), 0);
+    messages_[index] = m;
+    const int64_t begins = at.ps() + config_.send_delay_ps;
+    if (begins == now_)
+      on_start(index);
+    else
+      events_.push(begins, key(kStart, index), 0);
   }
-  ++outstanding_;
   return id;
+}
+
+void SteppedFabric::forget(TransferId id) {
+  const TransferRecord& r = records_[id];
+  TRAINYARD_ASSERT(parts_left_[id] == 0);
+  forgotten_transmissions_ += r.transmissions;
+  forgotten_bytes_ += r.bytes;
+  for (uint32_t mi = first_part_[id]; mi != kNil; mi = messages_[mi].other_part) {
+    Message& m = messages_[mi];
+    QueuePair& q = qps_[m.qp];
+    forgotten_crossed_ += m.bytes * static_cast<int64_t>(q.hops);
+    if (q.latest == mi) q.latest = kNil;
+    m.qp = kNil;
+    free_messages_.push_back(mi);
+  }
+  first_part_[id] = kNil;
+  records_[id] = {};
+  free_records_.push_back(id);
 }
 
 /// Data and ACKs of a message on its links and in its record.
@@ -358,7 +402,7 @@ std::string SteppedFabric::describe_stall() const {
   std::string out;
   int shown = 0;
   for (const TransferRecord& r : records_) {
-    if (r.acknowledged > r.start) continue;
+    if (r.acknowledged > r.start || r.bytes == 0) continue;  // done, or forgotten
     if (shown++ == 3) {
       out += ", ...";
       break;
@@ -402,16 +446,16 @@ void SteppedFabric::check_conservation() const {
     throw SimulationError("conservation broken: " + what + ": " + std::to_string(a) + " against " +
                           std::to_string(b) + "; please report this scenario");
   };
-  uint64_t transmissions = 0;
+  uint64_t transmissions = forgotten_transmissions_;
   uint64_t on_links = 0;
-  int64_t crossed = 0;
-  int64_t asked = 0;
+  int64_t crossed = forgotten_crossed_;
+  int64_t asked = forgotten_bytes_;
   int64_t payload = 0;
   for (const TransferRecord& r : records_) {
     transmissions += r.transmissions;
     asked += r.bytes;
   }
-  for (const Message& m : messages_) {
+  for (const Message& m : messages_) {  // one that is free has none
     if (m.qp != kNil && m.at > 0) crossed += m.bytes * static_cast<int64_t>(qps_[m.qp].hops);
   }
   for (const Port& p : ports_) {

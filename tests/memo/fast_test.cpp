@@ -142,6 +142,62 @@ TEST(Fast, StepsRingsThatContendAndSaysHowFarOffItIs) {
   EXPECT_EQ(again.stats.audit_n, 0U);
 }
 
+/// Eight flows cross the uplink of each of two islands; a message between the islands comes later.
+struct Meeting {
+  std::vector<TransferRecord> flows;
+  std::vector<uint64_t> bytes;  ///< by link
+  FastPathStats stats;
+  uint64_t fingerprint = 0;
+};
+
+Meeting meet(bool joins) {
+  const Topology topology = two_leaves(2);
+  FastPathOptions options;
+  options.stepping = true;
+  options.joins = joins;
+  DomainFabric fabric(topology, config_of(CongestionControl::dcqcn), options);
+  for (uint32_t island = 0; island < 2; ++island) {
+    for (uint32_t h = 0; h < 4; ++h) {
+      Transfer t;
+      t.src = 8 * island + h;
+      t.dst = 8 * island + 4 + h;
+      t.size = Bytes(20'000'000 + 1'000'000 * h);
+      fabric.start(t, Time());
+    }
+  }
+  Transfer between;
+  between.src = 1;
+  between.dst = 14;
+  between.size = Bytes(8'000'000);
+  fabric.start(between, Time::us(2'500));
+  std::vector<Completion> ignored;
+  while (fabric.next_event() != Time::infinity()) fabric.advance(Time::infinity(), ignored);
+  fabric.check_conservation();
+  Meeting out{fabric.transfers(), {}, fabric.stats(), fabric.fingerprint()};
+  for (const LinkRecord& l : fabric.links()) out.bytes.push_back(static_cast<uint64_t>(l.bytes));
+  return out;
+}
+
+TEST(Fast, DomainsThatMeetGoOnFromWhereTheyAre) {
+  const Meeting joined = meet(true);
+  const Meeting again = meet(false);
+  ASSERT_EQ(joined.stats.merges, 1U);
+  EXPECT_EQ(joined.stats.joined, 1U);
+  EXPECT_EQ(again.stats.joined, 0U);
+  // Both domains were under way for longer than the rest takes.
+  EXPECT_LT(joined.stats.events_again, again.stats.events_again);
+  EXPECT_LT(joined.stats.events, again.stats.events);
+  // The same as from the start.
+  EXPECT_EQ(joined.fingerprint, again.fingerprint);
+  EXPECT_EQ(joined.bytes, again.bytes);
+  ASSERT_EQ(joined.flows.size(), 9U);
+  for (size_t i = 0; i < joined.flows.size(); ++i) {
+    EXPECT_EQ(joined.flows[i].delivered, again.flows[i].delivered) << i;
+    EXPECT_EQ(joined.flows[i].cnps, again.flows[i].cnps) << i;
+    EXPECT_EQ(joined.flows[i].transmissions, again.flows[i].transmissions) << i;
+  }
+}
+
 TEST(Fast, AuditComparesWhatWasStepped) {
   const Topology topology = two_leaves();
   // Without congestion control nothing is left to dice, but queues grow and no state returns: the

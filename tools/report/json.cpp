@@ -444,6 +444,7 @@ std::string result_json(const Result& result) {
                         {"audit_max_error_pct", f.audit_max_pct},
                         {"materialised", f.materialised},
                         {"merges", f.merges},
+                        {"joined", f.joined},
                         {"pool_merges", f.pool_merges},
                         {"disturbances", f.disturbances},
                         {"payload_disturbed_bytes", f.bytes_disturbed},

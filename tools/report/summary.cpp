@@ -384,10 +384,11 @@ void fast_path(const Result& result, std::string& out) {
                      report::grouped(f.events_again)),
          out);
   figure("merges",
-         fmt::format("{} by messages, {} by shared buffers; {} followers simulated after all; "
-                     "largest domain {} links",
-                     report::grouped(f.merges), report::grouped(f.pool_merges),
-                     report::grouped(f.materialised), report::grouped(f.largest_domain)),
+         fmt::format("{} by messages ({} went on from where they were), {} by shared buffers; {} "
+                     "followers simulated after all; largest domain {} links",
+                     report::grouped(f.merges), report::grouped(f.joined),
+                     report::grouped(f.pool_merges), report::grouped(f.materialised),
+                     report::grouped(f.largest_domain)),
          out);
 }
 
