@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "memo/worker_pool.h"
 #include "sim/dice.h"
 #include "sim/errors.h"
 

@@ -33,12 +33,13 @@
 #include "memo/episode.h"
 #include "memo/fast_path_stats.h"
 #include "memo/leader_clock.h"
-#include "memo/worker_pool.h"
 #include "network/qp_key.h"
 #include "sim/collective_host.h"
 #include "sim/fabric.h"
 
 namespace trainyard {
+
+class WorkerPool;
 
 /// Why domains and memo cannot be used with this configuration; nothing: they can.
 std::optional<std::string> fast_path_declines(const PacketConfig& config);
@@ -408,7 +409,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   std::vector<uint32_t> scratch_qps_, scratch_domains_, scratch_path_;
   std::vector<Turn> turns_;
   std::vector<LeaderClock::First> going_on_;
-  std::vector<uint32_t> homes_;  // scratch
+  std::vector<uint32_t> homes_;          // scratch
   std::unique_ptr<WorkerPool> workers_;  // made when there is work for them
   mutable std::vector<Tally> oracle_tallies_;
 };

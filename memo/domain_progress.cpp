@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memo/domain_fabric.h"
+#include "memo/worker_pool.h"
 #include "network/link_record.h"
 #include "network/packet/domain_dice.h"
 #include "sim/dice.h"
@@ -284,15 +285,12 @@ void DomainFabric::run_leaders(int64_t bound) {
 
 /// The first `n` turns, by several threads where that pays.
 void DomainFabric::simulate_all(size_t n) {
-  constexpr uint64_t kWorthGiving = 16;  // events, to a thread that is awake
   if (n > 1 && options_.threads > 1) {
     uint64_t expected = 0;
     for (size_t i = 0; i < n && expected < options_.worth_sharing; ++i) {
       expected += expected_events(turns_[i]);
     }
-    const bool awake = workers_ && workers_->awake();
-    if (expected >= (awake ? std::min(kWorthGiving, options_.worth_sharing)
-                           : options_.worth_sharing)) {
+    if (expected >= options_.worth_sharing) {
       if (!workers_) workers_ = std::make_unique<WorkerPool>(options_.threads);
       homes_.clear();
       for (size_t i = 0; i < n; ++i) homes_.push_back(turns_[i].domain);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kIndexBits = 20;
 constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
-constexpr int kLooks = 100;  // before sleeping; some tens of microseconds where nobody else runs
+constexpr int kLooks = 20;  // before sleeping; who looks gives way to others
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Threads that share out jobs with the caller. What is shared out lasts from microseconds on, so
-// that idle threads look out for more for a while before they sleep, and give way meanwhile.
+// Threads that share jobs with the caller. Rounds of jobs may be as short as some tens of
+// microseconds, so that an idle thread looks out for more for a moment before it sleeps.
 #pragma once
 
 #include <atomic>
@@ -21,13 +21,11 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   using Job = std::function<void(uint32_t)>;
-  /// job(i) for each i in `jobs`, once, on any thread and in any order; returns when all are done.
-  /// They must not throw. At most 2^20 - 1 of them. Jobs with the same `home` modulo the number of
-  /// threads are done by the same thread, round after round, where it keeps up: what they work on
-  /// is in its cache.
+  /// job(i) for each index i of `homes`, once, on any thread and in any order; returns when all are
+  /// done. They must not throw. At most 2^20 - 1 of them. Jobs whose homes are the same modulo the
+  /// number of threads are done by the same thread, round after round, where it keeps up: what they
+  /// work on is in its cache.
   void run(const std::vector<uint32_t>& homes, const Job& job);
-  /// Somebody looks out for work: to share it costs next to nothing. Else a thread has to be woken.
-  [[nodiscard]] bool awake() const { return awake_.load(std::memory_order_relaxed) > 0; }
 
  private:
   /// The jobs of one home.
@@ -39,7 +37,7 @@ class WorkerPool {
   void serve(size_t self);
   void work(size_t self);
 
-  const Job* job_ = nullptr;  // whoever has taken one of its jobs may look; likewise at Share::jobs
+  const Job* job_ = nullptr;  // whoever has taken one of its jobs may look; as at Share::jobs
   std::vector<Share> shares_;
   std::atomic<uint32_t> left_{0};
   std::atomic<uint32_t> round_{0};

@@ -148,8 +148,7 @@ struct Islands {
   std::string error;
 };
 
-Islands run(const PacketConfig& config, const Job& job, FastPathOptions options,
-            uint32_t threads) {
+Islands run(const PacketConfig& config, const Job& job, FastPathOptions options, uint32_t threads) {
   const Topology topology = islands(static_cast<uint32_t>(job.ranks.size()) / 8);
   options.threads = threads;
   options.worth_sharing = 0;
