@@ -11,7 +11,6 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <thread>
 
 #include "chakra/reader.h"
 #include "memo/domain_fabric.h"
@@ -976,7 +975,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     options.stepping = s.fast_path == "fast" && s.stepping && !stepping_declines(config);
     options.audit_budget = options.stepping ? s.audit_budget : 0;
     options.memo_bytes = static_cast<size_t>(s.memo_limit);
-    options.threads = s.threads > 0 ? s.threads : std::max(1U, std::thread::hardware_concurrency());
+    options.threads = s.threads;
     auto fabric = std::make_unique<DomainFabric>(topology, config, options);
     domains = fabric.get();
     owned = std::move(fabric);
