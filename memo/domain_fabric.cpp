@@ -342,7 +342,7 @@ uint32_t DomainFabric::domain_for(const std::vector<uint32_t>& qps, int64_t at) 
   }
   stats_.merges += scratch_domains_.size() - 1;
   const std::vector<uint32_t> all = scratch_domains_;
-  return can_join(all) ? join(all) : merge(all);
+  return can_join(all, at) ? join(all) : merge(all);
 }
 
 uint32_t DomainFabric::new_domain(int64_t at) {
@@ -746,13 +746,13 @@ uint32_t DomainFabric::merge(const std::vector<uint32_t>& domains) {
   return index;
 }
 
-/// They are stepped, and none is ahead of what it has told.
-bool DomainFabric::can_join(const std::vector<uint32_t>& domains) const {
+/// They are stepped, and none is ahead of what it has told, or of `at`.
+bool DomainFabric::can_join(const std::vector<uint32_t>& domains, int64_t at) const {
   if (!options_.joins || !options_.stepping || config_.shared_noise || replaying_) return false;
-  return std::all_of(domains.begin(), domains.end(), [this](uint32_t i) {
+  return std::all_of(domains.begin(), domains.end(), [this, at](uint32_t i) {
     const Domain& d = domains_[i];
     return d.mode == Domain::Mode::leader && d.run->stepped() != nullptr && d.ready.empty() &&
-           !d.ended && !d.disturbed;
+           !d.ended && !d.disturbed && d.reached <= at;
   });
 }
 

@@ -101,6 +101,8 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
 
  private:
   static constexpr uint32_t kNone = 0xffffffffU;
+  static constexpr int64_t kSlice =
+      5'000'000;  // ps; where cost is watched, it is so often at first
 
   struct GlobalQp {
     QpIdentity id;
@@ -272,7 +274,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   uint64_t node_digest(uint32_t node);
   void feed(DomainRun& run, const Input& in);
   uint32_t merge(const std::vector<uint32_t>& domains);
-  [[nodiscard]] bool can_join(const std::vector<uint32_t>& domains) const;
+  [[nodiscard]] bool can_join(const std::vector<uint32_t>& domains, int64_t at) const;
   uint32_t join(const std::vector<uint32_t>& domains);
   void release(uint32_t domain);
 
@@ -299,7 +301,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   [[nodiscard]] static uint64_t telling(const Domain& d, const DomainOutput& o);
   void end_leader(Domain& d, int64_t at);
   void audit(const Domain& d);
-  void replay(const Domain& d, DomainRun& run, std::vector<DomainOutput>& outs);
+  bool replay(const Domain& d, DomainRun& run, uint64_t most, std::vector<DomainOutput>& outs);
   void wake_followers(Episode& e);
   void schedule(uint32_t domain);
   [[nodiscard]] int64_t leader_time(const Domain& d) const;
@@ -398,8 +400,10 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   struct Cost {
     uint32_t costly = 0;  // times
     bool dice = false;
+    double audit = 0;  // events that were not enough
   };
   std::unordered_map<uint64_t, Cost> costs_;
+  double audited_without_dice_ = 0;  // events
   std::unordered_map<uint32_t, uint64_t> node_digests_;
 
   FabricTotals totals_;  // of ended domains; transmissions and bytes are those of tallies_

@@ -324,7 +324,6 @@ void DomainFabric::begin_turn(Turn& turn, uint32_t domain, int64_t horizon) {
       options_.stepping && d.run->packets() != nullptr && !replaying_ && can_be_stepped(d);
   turn.jumps = turn.on_probation ? d.run->packets()->jumps().jumps : 0;
   if (turn.on_probation) {
-    constexpr int64_t kSlice = 5'000'000;
     if (d.slice == 0) d.slice = kSlice;
     const int64_t next = ps_of(d.run->next_event());
     if (next < kNever - d.slice) horizon = std::min(horizon, next + d.slice);
@@ -784,16 +783,32 @@ void DomainFabric::end(uint32_t domain) {
   release(domain);
 }
 
-/// Tells `run` all that the domain was told, each at its time.
-void DomainFabric::replay(const Domain& d, DomainRun& run, std::vector<DomainOutput>& outs) {
+/// Tells `run` all that the domain was told, each at its time, and goes on to its end. @returns
+/// false: it took more events than `most`.
+bool DomainFabric::replay(const Domain& d, DomainRun& run, uint64_t most,
+                          std::vector<DomainOutput>& outs) {
+  int64_t slice = kSlice;
+  const auto go_to = [&](int64_t limit) {
+    while (ps_of(run.next_event()) <= limit) {
+      if (run.events() > most) return false;
+      const int64_t next = ps_of(run.next_event());
+      const uint64_t jumps = run.packets()->jumps().jumps;
+      run.advance(Time::ps(next < limit - slice ? next + slice : limit), outs);
+      if (run.packets()->jumps().jumps > jumps) slice *= 2;
+    }
+    return true;
+  };
   for (size_t i = 0; i < d.inputs.size(); ++i) {
     const Input& in = d.inputs[i];
     if (i == 0 || in.round != d.inputs[i - 1].round || in.at != d.inputs[i - 1].at || in.before) {
-      const int64_t limit = in.before ? in.at - 1 : in.at;
-      while (ps_of(run.next_event()) <= limit) run.advance(Time::ps(limit), outs);
+      if (!go_to(in.before ? in.at - 1 : in.at)) return false;
     }
     feed(run, in);
   }
+  while (!run.idle() && run.next_event() != Time::infinity()) {
+    if (!go_to(ps_of(run.next_event()) + slice)) return false;
+  }
+  return true;
 }
 
 void DomainFabric::settle(Time at) {
@@ -844,17 +859,36 @@ void DomainFabric::simulate_again(uint32_t domain) {
 /// budget lasts. Its idle parts still remember what they did when it began.
 void DomainFabric::audit(const Domain& d) {
   if (d.joined) return;  // what it was told no longer begins where its parts did
-  const double budget = options_.audit_budget * static_cast<double>(stats_.events);
-  const double cost = 1.8 * static_cast<double>(d.episode->transmissions);
-  if (static_cast<double>(stats_.audit_events) + cost > budget) return;
+  // In events of packets, which an event of stepping and a member that is told of cost several of.
+  constexpr double kStepped = 4, kTold = 10;
+  const double work = static_cast<double>(stats_.events) +
+                      (kStepped - 1) * static_cast<double>(stats_.events_stepped) +
+                      kTold * static_cast<double>(serial_);
+  const double budget = options_.audit_budget * work;
+  double left = budget - static_cast<double>(stats_.audit_events);
+  double& too_little = costs_[kind_of(d)].audit;
+  const bool dice = d.run->drew_dice();
+  if (dice) {
+    if (left < 1.8 * static_cast<double>(d.episode->transmissions)) return;
+  } else {
+    // Its packets may repeat themselves, and take much fewer events than they are: that has to be
+    // tried, with a part of what there is. What has been too much needs twice as much next time.
+    constexpr double kLeast = 5'000;
+    left = std::min(left, budget / 2 - audited_without_dice_) / 2;
+    if (left < kLeast || left < 2 * too_little) return;
+  }
   DomainRun run(topology_, config_, static_cast<DomainRegistry&>(*this));
   run.packets()->use_period_jumps();
   std::vector<DomainOutput> outs;
-  replay(d, run, outs);
-  while (!run.idle() && run.next_event() != Time::infinity()) run.advance(Time::infinity(), outs);
+  const bool done = replay(d, run, dice ? UINT64_MAX : static_cast<uint64_t>(left), outs);
+  stats_.audit_events += run.events();
+  if (!dice) audited_without_dice_ += static_cast<double>(run.events());
+  if (!done) {
+    too_little = left;
+    return;
+  }
   std::unordered_map<uint64_t, int64_t> told;  // in packets
   for (const DomainOutput& o : outs) told.emplace(telling(d, o), o.at.ps());
-  stats_.audit_events += run.events();
   ++stats_.audited;
   stats_.bytes_audited += d.episode->totals.payload_bytes;
   for (const Input& in : d.inputs) {
