@@ -239,6 +239,8 @@ struct Case {
   Settings settings;
   std::vector<std::vector<Row>> stages;  ///< by pipeline stage
   std::vector<Convention> conventions;
+  /// Multiplications of the matrix products of layers, of every rank; 0: not compared.
+  int64_t products = 0;
 };
 
 /// STAGE's models have no biases, untied embeddings and no positions.
@@ -284,7 +286,8 @@ const std::vector<Case>& cases() {
                  {{{P::embedding, kData, kAllReduce, 1, 16384000},
                    {P::layer, kData, kAllReduce, 2, 2 * 3145728},
                    {P::output, kData, kAllReduce, 1, 16384000}}},
-                 {kNoNorms}});
+                 {kNoNorms},
+                 9663676416});
     // the same with --weight_sharded 1
     c.push_back({{"gpt_fsdp8"},
                  "dp 8, zero 3",
@@ -299,7 +302,8 @@ const std::vector<Case>& cases() {
                    {P::layer, kData, kAllGather, 4, 4 * 393216},
                    {P::layer, kData, kReduceScatter, 2, 2 * 3145728},
                    {P::output, kData, kAllReduce, 1, 16384000}}},
-                 {kNoNorms, kWholeEmbeddings}});
+                 {kNoNorms, kWholeEmbeddings},
+                 9663676416});
     // --tp 4 --tpsp 0 --num_stacks 2 --batch 4 --dff 2048 --seq 256 --dmodel 512
     c.push_back({{"gpt_tp4"},
                  "tp 4",
@@ -316,7 +320,8 @@ const std::vector<Case>& cases() {
                    {P::mlp, kTensor, kAllReduce, 4, 4 * 524288},
                    {P::output, kTensor, kAllReduce, 1, 32768000},
                    {P::output, kTensor, kAllGather, 1, 131072}}},
-                 {kOutputAlongHidden}});
+                 {kOutputAlongHidden},
+                 4831838208});
     // --tp 8 --num_stacks 2 --batch 4 --dff 2048 --seq 256 --dmodel 512
     c.push_back({{"gpt_tp8sp"},
                  "tp 8, sp",
@@ -334,7 +339,8 @@ const std::vector<Case>& cases() {
                    {P::mlp, kTensor, kAllGather, 6, 6 * 65536},
                    {P::mlp, kTensor, kReduceScatter, 4, 4 * 524288},
                    {P::output, kTensor, kAllReduce, 1, 16384000}}},
-                 {kEmbeddingsEverywhere}});
+                 {kEmbeddingsEverywhere},
+                 2415919104});
     // --pp 4 --num_stacks 4 --batch 8 --micro_batch 2 --dff 2048 --seq 256 --dmodel 512
     const std::vector<Row> gpt_end = {{P::between, kPipeline, "recv", 4, 4 * 262144},
                                       {P::between, kPipeline, "send", 4, 4 * 262144}};
@@ -351,7 +357,8 @@ const std::vector<Case>& cases() {
                            {"batch.sequence", "256"}},
                           false),
                  {gpt_end, gpt_middle, gpt_middle, gpt_end},
-                 {}});
+                 {},
+                 19327352832});
     // --dp 2 --tp 2 --num_stacks 1 --batch 4 --dff 1024 --seq 256 --dmodel 512
     c.push_back({{"gpt_dp2tp2_json", "gpt_dp2tp2_v001"},
                  "dp 2, tp 2, sp",
@@ -372,7 +379,8 @@ const std::vector<Case>& cases() {
                    {P::layer, kData, kAllReduce, 1, 1048576},
                    {P::output, kTensor, kAllReduce, 1, 16384000},
                    {P::output, kData, kAllReduce, 1, 16384000}}},
-                 {kNoNorms, kEmbeddingsEverywhere}});
+                 {kNoNorms, kEmbeddingsEverywhere},
+                 1610612736});
     const auto llama = [](std::vector<Row> more, int64_t microbatches, int64_t shard, int64_t tp,
                           int64_t gradients, int64_t messages) {
       const int64_t m = microbatches;
@@ -405,7 +413,8 @@ const std::vector<Case>& cases() {
                           true),
                  {llama(whole(P::embedding, 16384000), 4, 65536, 2, 1605632, 4),
                   llama(whole(P::output, 16384000), 4, 65536, 2, 1605632, 4)},
-                 {kNoNorms, kEmbeddingsEverywhere, kEveryMicrobatch}});
+                 {kNoNorms, kEmbeddingsEverywhere, kEveryMicrobatch},
+                 4932501504});
     // --dp 4 --tp 4 --pp 4 --num_stacks 4 --batch 16 --micro_batch 8 --seq 1024 --dmodel 4096
     // --dff 11008 --head 32 --model_type llama
     c.push_back({{"llama_dp4tp4pp4"},
@@ -422,7 +431,8 @@ const std::vector<Case>& cases() {
                  {llama(whole(P::embedding, 131072000), 2, 2097152, 4, 50593792, 2),
                   llama({}, 2, 2097152, 4, 50593792, 4), llama({}, 2, 2097152, 4, 50593792, 4),
                   llama(whole(P::output, 131072000), 2, 2097152, 4, 50593792, 2)},
-                 {kNoNorms, kEmbeddingsEverywhere, kEveryMicrobatch}});
+                 {kNoNorms, kEmbeddingsEverywhere, kEveryMicrobatch},
+                 621696516096});
     // --dp 2 --tp 2 --ep 2 --num_stacks 2 --batch 8 --seq 128 --dmodel 256 --dff 512 --experts 4
     // --kexperts 2 --model_type moe
     ModelCard moe = card(2, 256, 0, 8, false);
@@ -563,6 +573,30 @@ TEST_P(StageTraces, EveryConventionIsNeeded) {
   }
 }
 
+/// num_ops counts multiplications of a product, m n k, where FLOPs are 2 m n k. Attention is a
+/// kernel of a few operations per element there, and embedding and loss are matrix products: not
+/// compared.
+TEST_P(StageTraces, MatrixProductsOfLayersAreTheSame) {
+  if (c().products == 0) {
+    EXPECT_LT(0, c().card.experts) << "not compared only where attention is repeated (g)";
+    return;
+  }
+  const Job job =
+      generate_job(training(c().card, with(c().settings, {{"kernels", "single"}})), "stage", 1).job;
+  for (uint32_t r = 0; r < job.ranks.size(); ++r) {
+    const OpGraph& graph = *job.ranks[r].graph;
+    int64_t flops = 0;
+    for (uint32_t i = 0; i < graph.ops.size(); ++i) {
+      const Op& op = graph.ops[i];
+      if (op.kind != OpKind::compute || graph.name_of(i).find(" L") == std::string::npos) continue;
+      for (uint32_t k = op.first_kernel; k < op.first_kernel + op.kernels; ++k) {
+        if (graph.kernels[k].kind == Kernel::Kind::gemm) flops += graph.kernels[k].flops;
+      }
+    }
+    ASSERT_EQ(2 * c().products, flops) << "rank " << r;
+  }
+}
+
 /// The table of docs/validation.md, over all ranks: what each side issues before any conversion.
 TEST_P(StageTraces, TableOfTheDocs) {
   const Training t = training(c().card, c().settings);
@@ -627,7 +661,14 @@ TEST_P(StageTraces, TracesHoldWhatIsWrittenHereBetweenTheRanksOfOurGroups) {
     for (uint32_t r = 0; r < set.ranks.size(); ++r) {
       Ledger found;
       Partners partners;
+      int64_t products = 0;
       for (const chakra::Node& node : set.ranks[r].nodes) {
+        // A product has at least 64 multiplications per element of its result, others six at most.
+        if (node.type == chakra::NodeType::comp && *node.num_ops >= 16 * *node.tensor_size &&
+            (node.name.find(".mha.") != std::string::npos ||
+             node.name.find(".ffn.") != std::string::npos)) {
+          products += *node.num_ops;
+        }
         if (node.type == chakra::NodeType::comm_send || node.type == chakra::NodeType::comm_recv) {
           const bool send = node.type == chakra::NodeType::comm_send;
           put(found, {Part::between, kPipeline, send ? "send" : "recv"}, 1,
@@ -655,6 +696,9 @@ TEST_P(StageTraces, TracesHoldWhatIsWrittenHereBetweenTheRanksOfOurGroups) {
       const Ledger written = theirs_of(c(), r / (t.ranks / t.pp));
       ASSERT_EQ(written, found) << name << " rank " << r << ": trace" << text(found) << "here"
                                 << text(written);
+      if (c().products > 0) {
+        ASSERT_EQ(c().products, products) << name << " rank " << r;
+      }
       if (t.ep > 1) continue;  // its groups differ: convention g
       Partners ours;
       ours_of(job, r, &ours);
