@@ -220,6 +220,62 @@ TEST(Generator, TensorParallelVolume) {
   }
 }
 
+// What a rank has not kept it gathers again: before the gradient of the weights, beside that of the
+// input (arXiv:2205.05198, 4.2.2).
+TEST(Generator, SequenceParallelGathersInputsAgain) {
+  const ModelCard m = gpt(4, 1024, 16);
+  for (const auto& [key, value] : {std::pair{"recompute", "none"},
+                                   {"recompute", "full"},
+                                   {"recompute", "selective"},
+                                   {"schedule.kind", "split-backward"}}) {
+    const Settings s = with(kOneStage, {{key, value}});
+    std::map<std::string, int64_t> calls[2];
+    for (const int again : {0, 1}) {
+      const Job job =
+          generate_job(
+              training(m, with(s, {{"layout.gather_again", again == 1 ? "true" : "false"}})), "j",
+              1)
+              .job;
+      for (const Op& op : ops_of(job, 0, [](const Op&o, const Stream&st) {
+             return o.kind == OpKind::collective && st.dimension == Dimension::tensor;
+           })) {
+        if (op.collective == CollectiveKind::all_gather) {
+          EXPECT_EQ(2048 * 1024 * 2 / 4, op.bytes);
+        }
+        ++calls[again][collective_name(op.collective)];
+      }
+    }
+    // Two per layer and one of the output layer, in each of two micro-batches.
+    calls[0]["all-gather"] += 2 * (2 * 4 + 1);
+    EXPECT_EQ(calls[0], calls[1]) << key << " " << value;
+  }
+  EXPECT_THROW(training(m, with(kOneStage, {{"layout.sequence_parallel", "false"},
+                                            {"layout.gather_again", "true"}})),
+               UserError);
+}
+
+TEST(Generator, InputsAreGatheredBesideTheProductThatDoesNotNeedThem) {
+  const Settings base = with(kOneStage, {{"layout.gather_again", "true"}});
+  const Job job = generate_job(training(gpt(4, 1024, 16), base), "j", 1).job;
+  const OpGraph& graph = *job.ranks[0].graph;
+  const auto feeds = [&](uint32_t op, uint32_t later) {
+    return std::find(graph.successors_begin(op), graph.successors_end(op), later) !=
+           graph.successors_end(op);
+  };
+  int seen = 0;
+  for (uint32_t i = 0; i < graph.ops.size(); ++i) {
+    if (graph.name_of(i).find(" again") == std::string::npos) continue;
+    ++seen;
+    // The gradient of the input, its reduction, the gradient of the weights.
+    ASSERT_EQ(OpKind::compute, graph.ops[i + 1].kind);
+    ASSERT_EQ(CollectiveKind::reduce_scatter, graph.ops[i + 2].collective);
+    ASSERT_EQ(OpKind::compute, graph.ops[i + 3].kind);
+    EXPECT_FALSE(feeds(i, i + 1)) << graph.name_of(i);
+    EXPECT_TRUE(feeds(i, i + 3)) << graph.name_of(i);
+  }
+  EXPECT_EQ(2 * (2 * 4 + 1), seen);
+}
+
 // A:F33, A:F39
 TEST(Generator, PipelineVolume) {
   const ModelCard m = load_model_card("gpt3-175b", {});
@@ -358,6 +414,21 @@ TEST(Generator, RunsToTheEndInEveryDialect) {
         {"batch.global", "4"},
         {"schedule.kind", "gpipe"},
         {"layout.zero", "0"}}},
+      {&dense,
+       {{"layout.tp", "2"},
+        {"layout.pp", "2"},
+        {"layout.dp", "1"},
+        {"batch.global", "8"},
+        {"layout.gather_again", "true"},
+        {"schedule.kind", "split-backward"}}},
+      {&dense,
+       {{"layout.tp", "2"},
+        {"layout.pp", "2"},
+        {"layout.dp", "1"},
+        {"batch.global", "8"},
+        {"layout.gather_again", "true"},
+        {"overlap.tensor", "2"},
+        {"recompute", "full"}}},
       {&dense, {{"layout.dp", "4"}, {"batch.global", "8"}, {"layout.zero", "3"}}},
       {&dense,
        {{"layout.dp", "4"},

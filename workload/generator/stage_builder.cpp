@@ -237,6 +237,19 @@ void StageBuilder::gather_sequence(const char* what) {
   need(collective(CollectiveKind::all_gather, GroupKind::tensor, bytes, what));
 }
 
+void StageBuilder::gather_again(const char* what) {
+  if (!t_.gather_again) return;
+  again_ = collective(CollectiveKind::all_gather, GroupKind::tensor,
+                      t_.sequence_tokens() * t_.model.hidden * t_.activation_bytes, what);
+}
+
+void StageBuilder::needed() {
+  if (again_ == kNone) return;
+  flush();
+  need(again_);
+  again_ = kNone;
+}
+
 namespace {
 
 /// The i-th of n pieces of a matrix product, cut along its rows; each reads all weights.
@@ -287,6 +300,7 @@ void StageBuilder::reduce_from(const Kernel& product, const Kernels& weights, bo
         t_.sequence_parallel ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
         GroupKind::tensor, bytes * (i + 1) / n - bytes * i / n, reduction));
   }
+  needed();
   if (weight) compute(weights, what);
   flush();
   for (const uint32_t op : parts) need(op);
@@ -302,6 +316,7 @@ void StageBuilder::reduce_beside(const Kernels& weights, bool weight, const char
     if (weight) compute(weights, what);
     return;
   }
+  needed();
   const int64_t bytes = t_.tokens() * t_.model.hidden * t_.activation_bytes;
   const uint32_t op =
       collective(t_.sequence_parallel ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
@@ -425,7 +440,9 @@ void StageBuilder::forward_attention() {
 
 void StageBuilder::backward_attention(bool input, bool weight) {
   if (!input) {
+    gather_again("attention all-gather again");
     compute(w_.proj.weight, "attention");
+    needed();
     compute(w_.qkv.weight, "attention");
     return;
   }
@@ -433,6 +450,7 @@ void StageBuilder::backward_attention(bool input, bool weight) {
   gather_into(w_.proj.input.front(), "attention all-gather", "attention");
   if (weight) compute(w_.proj.weight, "attention");
   backward_core();
+  if (weight) gather_again("attention all-gather again");
   compute(Kernels(w_.qkv.input.begin(), w_.qkv.input.end() - 1), "attention");
   reduce_from(w_.qkv.input.back(), w_.qkv.weight, weight, "attention", "attention reduce");
   compute(w_.norm.input, "norm");
@@ -448,12 +466,20 @@ void StageBuilder::forward_mlp(const Part& part, const char* what) {
 
 void StageBuilder::backward_mlp(const Part& part, bool input, bool weight, const char* what) {
   if (!input) {
-    compute(part.weight, what);
+    if (!t_.gather_again) {
+      compute(part.weight, what);
+      return;
+    }
+    gather_again("mlp all-gather again");
+    compute(Kernels(part.weight.begin() + 1, part.weight.end()), what);
+    needed();
+    compute({part.weight.front()}, what);
     return;
   }
   // Last matrix first; the weights of the first one beside the reduction.
   gather_into(part.input.back(), "mlp all-gather", what);
   compute(Kernels(part.input.rbegin() + 1, part.input.rend() - 1), what);
+  if (weight) gather_again("mlp all-gather again");
   if (t_.tensor_chunks == 1) {
     compute({part.input.front()}, what);
     if (weight) compute(Kernels(part.weight.begin() + 1, part.weight.end()), what);
@@ -659,11 +685,13 @@ void StageBuilder::backward(int64_t chunk, bool input, bool weight) {
       if (input) gather_sequence("embedding all-gather");
       if (weight) compute(w_.embedding.weight, "embedding");
     } else if (unit == t_.model.layers + 1) {
+      if (weight) gather_again("head all-gather again");
       if (input) {
         compute(Kernels(w_.head.input.rbegin(), w_.head.input.rend()), "head");
         reduce_beside(w_.head.weight, weight, "head reduce");
         compute(w_.norm.input, "norm");
       } else {
+        needed();
         compute(w_.head.weight, "head");
       }
     } else {

@@ -95,6 +95,10 @@ class StageBuilder {
 
   // Blocks
   void gather_sequence(const char* what);
+  /// The input of which this rank kept its part, for the gradient of weights. needed() ends the ops
+  /// that run beside it.
+  void gather_again(const char* what);
+  void needed();
   /// A gather and the product that needs it, in pieces that overlap.
   void gather_into(const Kernel& product, const char* gather, const char* what);
   /// A product and the reduction of its result likewise; `weights` beside the last piece.
@@ -163,7 +167,8 @@ class StageBuilder {
   static constexpr uint32_t kNone = 0xffffffffU;
   uint32_t last_compute_ = kNone;
   std::vector<uint32_t> pending_;
-  bool beside_ = false;  // in the second of two slots at once
+  uint32_t again_ = kNone;  // the gather under way that needed() will wait for
+  bool beside_ = false;     // in the second of two slots at once
   Place place_;
 
   // gradients waiting for their bucket

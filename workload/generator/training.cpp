@@ -72,6 +72,17 @@ const std::vector<ParamSpec>& training_params() {
        {},
        "all-gather and reduce-scatter around tensor-parallel blocks in place of all-reduce",
        "A:F38"},
+      {"layout.gather_again",
+       PT::boolean,
+       "false",
+       "",
+       "",
+       {},
+       "sequence parallelism: backward gathers the inputs of a block's first weights and of the "
+       "output layer again for their gradients, beside the gradient of the input; ranks keep their "
+       "part only, which is what the memory formula counts; false: these gathers are left out, as "
+       "A:F38 does",
+       "Megatron-LM LinearWithGradAccumulationAndAsyncCommunication; arXiv:2205.05198, 4.2.2"},
       {"layout.scatter_gather",
        PT::boolean,
        "false",
@@ -634,6 +645,13 @@ class Resolver {
     }
     if (t_.zero == 0) t_.shard = 1;
     t_.sequence_parallel = t_.tp > 1 && p_.boolean("layout.sequence_parallel");
+    t_.gather_again = p_.boolean("layout.gather_again");
+    if (t_.gather_again && t_.tp > 1 && !t_.sequence_parallel) {
+      fail("layout.gather_again",
+           "without sequence parallelism every rank has whole inputs: nothing to gather again",
+           "remove gather_again, or set layout.sequence_parallel to true");
+    }
+    t_.gather_again = t_.gather_again && t_.sequence_parallel;
     t_.scatter_gather = p_.boolean("layout.scatter_gather");
     if (t_.scatter_gather && t_.sequence_parallel) {
       fail("layout.scatter_gather",

@@ -41,6 +41,7 @@ struct Training {
   int zero = 1;
   int64_t shard = 0;  ///< ranks that shard what zero shards, a divisor of cp * dp
   bool sequence_parallel = false;
+  bool gather_again = false;  ///< sequence parallel: inputs, of which ranks keep their part only
   bool scatter_gather = false;
   ContextKind context = ContextKind::ring;
   std::vector<std::string> order;  ///< dimensions, the fastest first: tp, cp, ep, dp, pp
