@@ -423,6 +423,16 @@ void read_fabric(Block& root, Scenario& s) {
                            p.text("rest"));
     }
   }
+  // A queue pair stays in its plane; only spraying sends its packets through all.
+  if (const Params& t = s.topology.params; t.has_spec("planes") && t.integer("planes") > 1) {
+    const int64_t planes = t.integer("planes"), qps = s.ecmp.params.integer("qps");
+    if (s.ecmp.kind != "spray" && qps < planes) {
+      s.warnings.push_back(fmt::format(
+          "load_balancing: {} planes, and qps: {}: a message uses at most {} of the {} ports of a "
+          "NIC, {}/{} of its rate; qps: {} with kind: source-routed uses all",
+          planes, qps, qps, planes, qps, planes, planes));
+    }
+  }
   s.transport.category = "transport";
   s.transport.kind = "rocev2";
   s.transport.params = Params(transport_params());

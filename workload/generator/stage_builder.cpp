@@ -623,6 +623,9 @@ void StageBuilder::forward(int64_t chunk) {
         need(collective(CollectiveKind::all_reduce, GroupKind::tensor, 12 * t_.tokens(),
                         "loss all-reduce"));
       }
+      if (t_.average_loss && t_.replicas() > 1) {
+        need(collective(CollectiveKind::all_reduce, GroupKind::data, 8, "mean loss"));
+      }
     } else {
       forward_layer(unit - 1);
     }
@@ -874,6 +877,11 @@ void StageBuilder::finish_step() {
   // Reads the gradient, reads and writes the state, writes the parameter (A:F16).
   const int64_t per = t_.gradient_bytes + 2 * t_.optimizer_bytes + t_.parameter_bytes;
   place_.unit = 0;
+  if (t_.gradient_norm && t_.ranks > 1) {
+    compute({{Kernel::Kind::elementwise, 0, (dense + experts) * t_.gradient_bytes, 0, 0, 0}},
+            "gradient norm");
+    need(collective(CollectiveKind::all_reduce, GroupKind::world, 4, "gradient norm"));
+  }
   compute({{Kernel::Kind::elementwise, 0, (dense + experts) * per, 0, 0, 0}}, "optimizer");
   flush();
 

@@ -82,6 +82,8 @@ struct Training {
   // data-parallel communication
   int64_t bucket_bytes = 0;
   bool overlap_gradients = true;
+  bool gradient_norm = false;  ///< the optimizer waits for the norm over all ranks
+  bool average_loss = false;   ///< over the data-parallel ranks, in every micro-batch
   bool overlap_parameters = true;
   int64_t prefetch = 1;  ///< zero 3: units gathered ahead
   int64_t unit = 1;      ///< zero 3: layers that are gathered and reduced together
