@@ -423,14 +423,15 @@ void read_fabric(Block& root, Scenario& s) {
                            p.text("rest"));
     }
   }
-  // A queue pair stays in its plane; only spraying sends its packets through all.
-  if (const Params& t = s.topology.params; t.has_spec("planes") && t.integer("planes") > 1) {
+  // A queue pair stays in the plane of its NIC port, sprayed or not.
+  if (const Params& t = s.topology.params; t.has_spec("planes")) {
     const int64_t planes = t.integer("planes"), qps = s.ecmp.params.integer("qps");
-    if (s.ecmp.kind != "spray" && qps < planes) {
-      s.warnings.push_back(fmt::format(
-          "load_balancing: {} planes, and qps: {}: a message uses at most {} of the {} ports of a "
-          "NIC, {}/{} of its rate; qps: {} with kind: source-routed uses all",
-          planes, qps, qps, planes, qps, planes, planes));
+    if (qps < planes) {
+      s.warnings.push_back(
+          fmt::format("load_balancing: {} planes and qps: {}: a message gets at most {}/{} of the "
+                      "rate of a NIC; "
+                      "kind: source-routed with qps: {} uses all planes",
+                      planes, qps, qps, planes, planes));
     }
   }
   s.transport.category = "transport";
