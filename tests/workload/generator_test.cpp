@@ -356,6 +356,32 @@ TEST(Generator, NormAndMeanLossHoldTheRanksTogether) {
   }
 }
 
+// A layer of 8 experts tells all 2 x 4 ranks that share them how many tokens go where.
+TEST(Generator, TokenCountsAreGatheredByAllWhoShareTheExperts) {
+  ModelCard m = gpt(2, 1024, 16);
+  m.experts = 8;
+  m.topk = 2;
+  m.expert_ffn = 1024;
+  Settings s{{"layout.tp", "2"},
+             {"layout.dp", "8"},
+             {"layout.ep", "4"},
+             {"layout.expert_tp", "2"},
+             {"batch.global", "16"}};
+  for (const bool counts : {false, true}) {
+    if (counts) s.emplace_back("experts.counts", "true");
+    const Job job = generate_job(training(m, s), "j", 1).job;
+    const auto calls = ops_of(job, 5, [](const Op& o, const Stream&) {
+      return o.collective == CollectiveKind::all_gather && o.kind == OpKind::collective &&
+             o.bytes == 64;
+    });
+    EXPECT_EQ(calls.size(), counts ? 4U : 0U);  // 2 layers, 2 micro-batches, forward only
+    for (const Op& op : calls) {
+      const auto& group = job.groups[job.ranks[5].binding.groups[op.group_slot]].members;
+      EXPECT_EQ(group, (std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+    }
+  }
+}
+
 // ---- runs
 
 int64_t flops_of(const Job& job, uint32_t rank) {

@@ -196,6 +196,7 @@ uint32_t StageBuilder::collective(CollectiveKind kind, GroupKind group, int64_t 
     case GroupKind::expert:
     case GroupKind::expert_rail:
     case GroupKind::expert_node:
+    case GroupKind::routing:
       op.stream = stream(beside_ ? "ep beside" : "ep", StreamOrder::fifo, Dimension::expert);
       break;
     case GroupKind::embedding:
@@ -509,6 +510,10 @@ void StageBuilder::expert_kernels(const Kernels& kernels, int64_t layer, const c
 void StageBuilder::forward_experts(int64_t layer) {
   if (t_.model.shared_ffn > 0) forward_mlp(w_.shared_mlp, "shared experts");
   compute(w_.router.forward, "router");
+  if (t_.token_counts && t_.ep * t_.expert_tp > 1) {
+    need(collective(CollectiveKind::all_gather, GroupKind::routing, 8 * t_.model.experts,
+                    "token counts"));
+  }
   const int64_t bytes =
       t_.sequence_tokens() * t_.model.topk * t_.model.hidden * t_.activation_bytes;
   all_to_all(layer, false, "dispatch");

@@ -29,9 +29,10 @@ enum class GroupKind : uint8_t {
   embedding,
   expert_rail,  ///< expert-parallel ranks in the same place of all nodes
   expert_node,  ///< of one node
-  world         ///< all ranks of the job
+  world,        ///< all ranks of the job
+  routing       ///< all ranks that exchange tokens with each other's experts
 };
-inline constexpr size_t kGroupKinds = 12;
+inline constexpr size_t kGroupKinds = 13;
 enum class PeerKind : uint8_t { previous_stage, next_stage, previous_context, next_context };
 
 struct StageProgram {

@@ -425,6 +425,17 @@ const std::vector<ParamSpec>& training_params() {
        {"auto"},
        "two-hop: nodes whose experts a token may visit; DeepSeek-V3: 4; auto: all",
        "A: 1.5 #78; A:N098"},
+      {"experts.counts",
+       PT::boolean,
+       "false",
+       "",
+       "",
+       {},
+       "before tokens are sent, all ranks that share the experts tell each other how many go to "
+       "which, an all-gather of 8 bytes per expert in every layer's forward: whoever is early "
+       "waits",
+       "Megatron-LM token_dispatcher.py, alltoall: tokens per expert over the tensor and expert "
+       "parallel group; A:N118"},
       {"experts.capacity",
        PT::real,
        "0",
@@ -868,6 +879,7 @@ class Resolver {
     t_.expert_sigma = p_.real("experts.sigma");
     t_.source_sigma = p_.real("experts.source_sigma");
     t_.capacity = p_.real("experts.capacity");
+    t_.token_counts = p_.boolean("experts.counts");
     read_dispatch();
     t_.single_kernels = p_.is_word("kernels", "single");
   }

@@ -110,6 +110,7 @@ struct Training {
 
   // experts
   double expert_sigma = 0, source_sigma = 0, capacity = 0;
+  bool token_counts = false;    ///< gathered before tokens are sent
   int64_t expert_node = 0;      ///< expert-parallel ranks of a node; ep: no second hop
   int64_t nodes_per_token = 0;  ///< nodes whose experts a token may visit
   [[nodiscard]] bool two_hops() const { return expert_node < ep; }
