@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "memo/worker_pool.h"
 #include "sim/dice.h"
 #include "sim/errors.h"
 
@@ -613,6 +614,12 @@ void DomainFabric::add(uint32_t domain, const Input& in) {
       if (in.kind != Input::Kind::arrive && d.run->packets() != nullptr && worth_stepping(d)) {
         // It has come to contend with others.
         begin_anew(domain);
+        break;
+      }
+      if (d.reached > in.at && in.at >= now_) {
+        // Whoever tells it has been simulated another way than when it was bounded.
+        begin_anew(domain);
+        d.ended = false;
         break;
       }
       feed(*d.run, in);

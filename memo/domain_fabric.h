@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <queue>
@@ -38,6 +39,8 @@
 
 namespace trainyard {
 
+class WorkerPool;
+
 /// Why domains and memo cannot be used with this configuration; nothing: they can.
 std::optional<std::string> fast_path_declines(const PacketConfig& config);
 
@@ -50,6 +53,9 @@ struct FastPathOptions {
   bool stepping = false;    ///< approximate: no packets where senders contend (SteppedFabric)
   double audit_budget = 0;  ///< share of the work that goes into checking what was stepped
   size_t memo_bytes = size_t{1} << 30;  ///< of ended episodes; the least recently used go first
+  // Nothing that is told depends on these.
+  uint32_t threads = 1;          ///< that simulate domains
+  uint64_t worth_sharing = 512;  ///< events for which a thread is woken
 };
 
 class DomainFabric final : public Fabric, public CollectiveHost, private DomainRegistry {
@@ -216,6 +222,21 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
     std::shared_ptr<const SiteStretch> stretch;  // once it is replayed
   };
 
+  /// A leader that goes on. What lies between its two ends is the domain's own business and may be
+  /// done by any thread.
+  struct Turn {
+    uint32_t domain = 0;
+    DomainRun* run = nullptr;
+    Time limit;
+    bool again = false, on_probation = false;
+    uint64_t jumps = 0;  // before
+    // What came of it.
+    Time reached;
+    std::vector<DomainOutput> outputs;
+    std::optional<int64_t> tells;  // nothing before it; where there are no outputs
+    std::exception_ptr failure;
+  };
+
   // Registry.
   Routing& routing() override { return routing_; }
   uint32_t link_order(uint32_t link) override;
@@ -260,7 +281,12 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   bool follow(uint32_t domain);
   void lead(uint32_t domain);
   void run_leader(uint32_t domain, int64_t horizon);
-  void go_on(uint32_t domain, int64_t horizon);
+  void run_leaders(int64_t bound);
+  void begin_turn(Turn& turn, uint32_t domain, int64_t horizon);
+  static void simulate(Turn& turn);
+  void simulate_all(size_t n);
+  [[nodiscard]] uint64_t expected_events(const Turn& turn) const;
+  void end_turn(Turn& turn);
   void log(Domain& d, const std::vector<DomainOutput>& outputs);
   [[nodiscard]] bool can_be_stepped(const Domain& d) const;
   [[nodiscard]] bool worth_stepping(const Domain& d) const;
@@ -277,7 +303,7 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   void wake_followers(Episode& e);
   void schedule(uint32_t domain);
   [[nodiscard]] int64_t leader_time(const Domain& d) const;
-  void clock(uint32_t domain);
+  void clock(uint32_t domain, std::optional<int64_t> tells = {});
   void commit(uint32_t domain, int64_t at, std::vector<Completion>& out);
   void end(uint32_t domain);
   void finish_episode(Domain& d);
@@ -381,7 +407,10 @@ class DomainFabric final : public Fabric, public CollectiveHost, private DomainR
   int64_t payload_asked_ = 0;  // of ended calls
   FastPathStats stats_;
   std::vector<uint32_t> scratch_qps_, scratch_domains_, scratch_path_;
-  std::vector<DomainOutput> scratch_outputs_;
+  std::vector<Turn> turns_;
+  std::vector<LeaderClock::First> going_on_;
+  std::vector<uint32_t> homes_;          // scratch
+  std::unique_ptr<WorkerPool> workers_;  // made when there is work for them
   mutable std::vector<Tally> oracle_tallies_;
 };
 

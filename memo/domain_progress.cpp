@@ -2,8 +2,10 @@
 // What goes on in the domains: who is simulated, who follows, what is told when.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "memo/domain_fabric.h"
+#include "memo/worker_pool.h"
 #include "network/link_record.h"
 #include "network/packet/domain_dice.h"
 #include "sim/dice.h"
@@ -98,6 +100,7 @@ void DomainFabric::lead(uint32_t domain) {
     }
     d.skip = options_.stepping ? 0 : d.outputs;
     d.events_seen = 0;
+    d.reached = d.start;
     DomainRegistry& registry = *this;
     d.run = std::make_unique<DomainRun>(topology_, config_, registry, steps);
     if (options_.jumps && options_.partition && !steps && !d.disturbed) {
@@ -233,71 +236,150 @@ int64_t DomainFabric::leader_time(const Domain& d) const {
   return ps_of(d.run->next_event());
 }
 
-/// Something about a leader's next event has changed.
-void DomainFabric::clock(uint32_t domain) {
+/// Something about a leader's next event has changed. `tells`: it tells nothing before, where that
+/// is known.
+void DomainFabric::clock(uint32_t domain, std::optional<int64_t> tells) {
   if (!leaders_.has(domain)) return;
   const Domain& d = domains_[domain];
   const bool ready = !d.ready.empty() || d.ended;
   const int64_t at = leader_time(d);
-  leaders_.set(domain, at, ready, ready ? at : d.run->no_output_before());
+  leaders_.set(domain, at, ready, ready ? at : tells ? *tells : d.run->no_output_before());
 }
 
 /// Simulates a leader up to `horizon`, or to its next output or end.
 void DomainFabric::run_leader(uint32_t domain, int64_t horizon) {
-  go_on(domain, horizon);
-  if (!replaying_) clock(domain);
+  if (turns_.empty()) turns_.emplace_back();
+  Turn& turn = turns_.front();
+  begin_turn(turn, domain, horizon);
+  turn.reached = turn.run->advance(turn.limit, turn.outputs);
+  end_turn(turn);
 }
 
-void DomainFabric::go_on(uint32_t domain, int64_t horizon) {
+/// Simulates leaders, the earliest among them, as far as nobody else tells something before, and
+/// not beyond `bound`. What one of them does there means nothing to another one; what it means for
+/// the rest is settled in order of (time, domain).
+void DomainFabric::run_leaders(int64_t bound) {
+  going_on_.clear();
+  leaders_.going_on(bound, going_on_);
+  const size_t n = going_on_.size();
+  if (n > 1) {
+    std::sort(going_on_.begin(), going_on_.end(), [](const auto& a, const auto& b) {
+      return a.at != b.at ? a.at < b.at : a.domain < b.domain;
+    });
+  }
+  if (turns_.size() < n) turns_.resize(n);
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t domain = going_on_[i].domain;
+    begin_turn(turns_[i], domain, std::min(bound, leaders_.tells_but(domain)));
+  }
+  simulate_all(n);
+  const uint64_t before = stats_.events;
+  for (size_t i = 0; i < n; ++i) {
+    Turn& turn = turns_[i];
+    if (turn.failure) std::rethrow_exception(std::exchange(turn.failure, nullptr));
+    end_turn(turn);
+    clock(turn.domain, turn.tells);
+  }
+  if (n > 1) stats_.events_beside += stats_.events - before;
+}
+
+/// The first `n` turns, by several threads where that pays.
+void DomainFabric::simulate_all(size_t n) {
+  if (n > 1 && options_.threads > 1) {
+    uint64_t expected = 0;
+    for (size_t i = 0; i < n && expected < options_.worth_sharing; ++i) {
+      expected += expected_events(turns_[i]);
+    }
+    if (expected >= options_.worth_sharing) {
+      if (!workers_) workers_ = std::make_unique<WorkerPool>(options_.threads);
+      homes_.clear();
+      for (size_t i = 0; i < n; ++i) homes_.push_back(turns_[i].domain);
+      workers_->run(homes_, [this](uint32_t i) { simulate(turns_[i]); });
+      return;
+    }
+  }
+  for (size_t i = 0; i < n; ++i) simulate(turns_[i]);
+}
+
+/// What is to be expected of a leader that goes on as it has so far.
+uint64_t DomainFabric::expected_events(const Turn& turn) const {
+  constexpr double kMost = 1024;  // it may stop long before its limit
+  const Domain& d = domains_[turn.domain];
+  const auto age = static_cast<double>(d.reached - d.start);
+  if (age <= 0) return 0;
+  if (turn.limit == Time::infinity()) return static_cast<uint64_t>(kMost);
+  const auto span = static_cast<double>(turn.limit.ps() - d.reached);
+  const double events = static_cast<double>(d.events_seen) * span / age;
+  return static_cast<uint64_t>(std::clamp(events, 0.0, kMost));
+}
+
+void DomainFabric::begin_turn(Turn& turn, uint32_t domain, int64_t horizon) {
   Domain& d = domains_[domain];
-  scratch_outputs_.clear();
-  const bool again = d.again_until > 0 && ps_of(d.run->next_event()) <= d.again_until;
-  if (again) horizon = std::min(horizon, d.again_until);
-  const bool on_probation =
+  turn.domain = domain;
+  turn.run = d.run.get();
+  turn.outputs.clear();
+  turn.again = d.again_until > 0 && ps_of(d.run->next_event()) <= d.again_until;
+  if (turn.again) horizon = std::min(horizon, d.again_until);
+  turn.on_probation =
       options_.stepping && d.run->packets() != nullptr && !replaying_ && can_be_stepped(d);
-  const uint64_t jumps = on_probation ? d.run->packets()->jumps().jumps : 0;
-  if (on_probation) {
+  turn.jumps = turn.on_probation ? d.run->packets()->jumps().jumps : 0;
+  if (turn.on_probation) {
     constexpr int64_t kSlice = 5'000'000;
     if (d.slice == 0) d.slice = kSlice;
     const int64_t next = ps_of(d.run->next_event());
     if (next < kNever - d.slice) horizon = std::min(horizon, next + d.slice);
   }
-  const Time limit = horizon == kNever ? Time::infinity() : Time::ps(horizon);
-  const Time reached = d.run->advance(limit, scratch_outputs_);
-  d.reached = reached.ps();
+  turn.limit = horizon == kNever ? Time::infinity() : Time::ps(horizon);
+}
+
+/// On any thread: touches nothing but the domain's run and the turn.
+void DomainFabric::simulate(Turn& turn) {
+  turn.tells.reset();
+  try {
+    turn.reached = turn.run->advance(turn.limit, turn.outputs);
+    if (turn.outputs.empty()) turn.tells = turn.run->no_output_before();
+  } catch (...) {
+    turn.failure = std::current_exception();
+  }
+}
+
+void DomainFabric::end_turn(Turn& turn) {
+  const uint32_t domain = turn.domain;
+  Domain& d = domains_[domain];
+  d.reached = turn.reached.ps();
   const uint64_t events = d.run->events();
   stats_.events += events - d.events_seen;
-  if (again) stats_.events_again += events - d.events_seen;
+  if (turn.again) stats_.events_again += events - d.events_seen;
   if (d.run->stepped() != nullptr) stats_.events_stepped += events - d.events_seen;
   d.events_seen = events;
   if (d.run->packets() != nullptr) {
     if (options_.stepping && !replaying_ && on_trial(domain)) return;
     // A period found is not cut short again so soon.
-    if (on_probation && d.run->packets()->jumps().jumps > jumps) d.slice *= 2;
+    if (turn.on_probation && d.run->packets()->jumps().jumps > turn.jumps) d.slice *= 2;
     if (options_.partition && d.run->packets()->take_pool_changed()) update_pools(domain);
   } else if (!d.run->stepped()->declined().empty() && !replaying_) {
     stop_stepping(domain);
     return;
   }
   if (d.recorded && d.run->drew_own_dice()) stop_recording(domain);
-  if (d.recorded) log(d, scratch_outputs_);
+  if (d.recorded) log(d, turn.outputs);
   if (options_.stepping) {
-    std::erase_if(scratch_outputs_,
+    std::erase_if(turn.outputs,
                   [&](const DomainOutput& o) { return d.told.contains(telling(d, o)); });
   }
-  if (!scratch_outputs_.empty()) {
+  if (!turn.outputs.empty()) {
     if (d.skip > 0) {
-      TRAINYARD_ASSERT(d.skip >= scratch_outputs_.size());
-      d.skip -= scratch_outputs_.size();
+      TRAINYARD_ASSERT(d.skip >= turn.outputs.size());
+      d.skip -= turn.outputs.size();
     } else {
-      d.ready.insert(d.ready.end(), scratch_outputs_.begin(), scratch_outputs_.end());
-      d.ready_at = std::max(reached.ps(), now_);
+      d.ready.insert(d.ready.end(), turn.outputs.begin(), turn.outputs.end());
+      d.ready_at = std::max(turn.reached.ps(), now_);
     }
   }
   if (d.disturbed) adopt_links(domain);
   if (options_.partition && d.run->idle() && d.skip == 0 && !replaying_ &&
       (!d.disturbed || d.run->packets()->as_built())) {
-    end_leader(d, std::max(reached.ps(), now_));
+    end_leader(d, std::max(turn.reached.ps(), now_));
   }
   if (d.recorded) wake_followers(*d.episode);
 }
@@ -503,9 +585,7 @@ Time DomainFabric::advance(Time limit_time, std::vector<Completion>& out) {
       continue;
     }
     if (first.at == next && !first.ready) {
-      int64_t horizon = std::min({limit, follower, leaders_.tells_but(first.domain)});
-      if (future != kNever) horizon = std::min(horizon, future - 1);
-      run_leader(first.domain, std::max(horizon, next));
+      run_leaders(std::min({limit, follower, future == kNever ? kNever : future - 1}));
       continue;
     }
     // Everything has been simulated through `next`: what happened at it is told.

@@ -45,7 +45,8 @@ TransferId DomainRun::step(Call& c, const CollectiveSend& send, Time at) {
   Call::Last& last = c.last[send.src];
   const bool same = last.qp != SteppedFabric::kNil && last.dst == send.dst &&
                     last.channel == t.channel && last.traffic_class == t.traffic_class;
-  const TransferId id = stepped_->start(t, at, same ? last.qp : SteppedFabric::kNil);
+  const TransferId id =
+      stepped_->start(t, at, same ? last.qp : SteppedFabric::kNil, complete_at_receiver_);
   if (!same) last = {send.dst, t.channel, t.traffic_class, stepped_->qp_of(id)};
   return id;
 }
@@ -220,7 +221,9 @@ Time DomainRun::advance(Time limit, std::vector<DomainOutput>& out) {
         calls_[flight.call].run->delivered(flight.send, sends_, done_);
         apply(flight.call, now);
       }
-      if (stepped_ && c.what == Completion::What::acknowledged) forget(c.id);
+      if (stepped_ && (complete_at_receiver_ || c.what == Completion::What::acknowledged)) {
+        forget(c.id);
+      }
     }
     if (!outputs_.empty()) return hand_out();
     if (idle()) return now;

@@ -46,6 +46,7 @@ struct FastPathStats {
   [[nodiscard]] double n() const { return static_cast<double>(audit_n); }
   double audit_sum_pct = 0, audit_sum_abs_pct = 0, audit_sum_squares = 0, audit_max_pct = 0;
   uint64_t events = 0;          ///< executed, those simulated again included
+  uint64_t events_beside = 0;   ///< of them: while other domains could go on at the same time
   uint64_t events_again = 0;    ///< executed a second time, for followers and merges
   uint64_t materialised = 0;    ///< followers that had to be simulated after all
   uint64_t merges = 0;          ///< of domains that a new message joined

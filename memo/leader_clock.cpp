@@ -97,4 +97,20 @@ void LeaderClock::due_below(size_t node, int64_t when, std::vector<uint32_t>& ou
   due_below(2 * node + 1, when, out);
 }
 
+void LeaderClock::going_on(int64_t bound, std::vector<First>& out) const {
+  if (domains_.empty()) return;
+  bound = std::min(bound, tells_[1]);
+  going_on_below(1, bound == kNever ? kNo - 1 : 2 * bound, out);
+}
+
+void LeaderClock::going_on_below(size_t node, int64_t when, std::vector<First>& out) const {
+  if (when_[node] > when) return;
+  if (node >= leaves_) {
+    if ((when_[node] & 1) == 0) out.push_back({domains_[node - leaves_], when_[node] >> 1, false});
+    return;
+  }
+  going_on_below(2 * node, when, out);
+  going_on_below(2 * node + 1, when, out);
+}
+
 }  // namespace trainyard

@@ -36,12 +36,16 @@ class LeaderClock {
   [[nodiscard]] int64_t tells_but(uint32_t domain) const;
   /// Those that are ready at `at`, where nobody has to go on.
   void due(int64_t at, std::vector<uint32_t>& out) const;
+  /// Those that have to go on, at `bound` or before, and not after another one may tell something;
+  /// in no order.
+  void going_on(int64_t bound, std::vector<First>& out) const;
   /// All, in no order.
   [[nodiscard]] const std::vector<uint32_t>& domains() const { return domains_; }
 
  private:
   void put(uint32_t slot, int64_t when, int64_t tells);
   void due_below(size_t node, int64_t when, std::vector<uint32_t>& out) const;
+  void going_on_below(size_t node, int64_t when, std::vector<First>& out) const;
   void grow();
 
   std::vector<uint32_t> domains_;  // by slot

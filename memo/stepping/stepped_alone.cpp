@@ -11,13 +11,11 @@
 namespace trainyard {
 
 bool SteppedFabric::may_be_alone(const QueuePair& q) {
-  if (q.window > 0 || !nics_[q.nic].active.empty()) return false;
-  const int64_t line = ports_[hops_[q.forward].port].carries;
+  if (q.window > 0 || q.under_way > 0 || !nics_[q.nic].active.empty()) return false;
+  const int64_t line = ports_[path_[q.forward]].carries;
   for (uint32_t i = q.forward; i < q.forward + q.hops; ++i) {
-    const Hop& h = hops_[i];
-    Port& p = ports_[h.port];
+    Port& p = ports_[path_[i]];
     if (p.alone != kNil || !p.members.empty() || p.carries < line) return false;
-    if (!h.arriving.empty() || !h.leaving.empty()) return false;
     if (p.queue > 0) settle(p);
     if (p.queue > 0) return false;
   }
@@ -28,7 +26,7 @@ bool SteppedFabric::may_be_alone(const QueuePair& q) {
 void SteppedFabric::start_alone(uint32_t qi) {
   QueuePair& q = qps_[qi];
   q.alone = true;
-  for (uint32_t i = q.forward; i < q.forward + q.hops; ++i) ports_[hops_[i].port].alone = qi;
+  for (uint32_t i = q.forward; i < q.forward + q.hops; ++i) ports_[path_[i]].alone = qi;
   q.alone_front = std::max(q.since, now_);
   q.alone_waits = std::max<int64_t>(0, q.alone_clear - now_);
   begin_alone(q);
@@ -40,13 +38,13 @@ void SteppedFabric::start_alone(uint32_t qi) {
 void SteppedFabric::begin_alone(QueuePair& q) {
   q.alone_since = now_;
   for (uint32_t i = q.forward; i < q.forward + q.hops; ++i) {
-    hops_[i].volume = acked(ports_[hops_[i].port]);
+    acked_before_[i] = acked(ports_[path_[i]]);
   }
 }
 
 void SteppedFabric::set_rate_alone(uint32_t qi) {
   QueuePair& q = qps_[qi];
-  const int64_t line = ports_[hops_[q.forward].port].carries;
+  const int64_t line = ports_[path_[q.forward]].carries;
   const int64_t rate = std::max<int64_t>(1, std::min(q.wanted, line));
   if (rate == q.rate) return;
   settle(q, now_);
@@ -65,9 +63,9 @@ int64_t SteppedFabric::waits_alone(const QueuePair& q) const {
   const Wide sent = volume_of(messages_[q.head]) - q.left;
   int64_t most = 0;
   for (uint32_t i = q.forward; i < q.forward + q.hops; ++i) {
-    const Port& p = ports_[hops_[i].port];
+    const Port& p = ports_[path_[i]];
     const Wide could = static_cast<Wide>(p.carries) * (now_ - q.alone_since - q.alone_waits);
-    const Wide over = sent + acked(p) - hops_[i].volume - could;
+    const Wide over = sent + acked(p) - acked_before_[i] - could;
     if (over > 0) most = std::max(most, static_cast<int64_t>(over / p.carries));
   }
   return most;
@@ -86,9 +84,9 @@ void SteppedFabric::on_sent_alone(uint32_t qi) {
   book(m);
   m.at = q.hops;
   const int64_t last = m.bytes - (m.packets - 1) * config_.payload + config_.header;
-  int64_t at = q.alone_clear + ports_[hops_[q.forward].port].delay_ps;
+  int64_t at = q.alone_clear + ports_[path_[q.forward]].delay_ps;
   for (uint32_t i = q.forward + 1; i < q.forward + q.hops; ++i) {
-    const Port& p = ports_[hops_[i].port];
+    const Port& p = ports_[path_[i]];
     at += (m.follows ? p.full_ps : send_ps(last, p.rate_bps)) + p.delay_ps;
   }
   events_.push(at, key(kDelivered, mi), 0);
@@ -110,7 +108,7 @@ void SteppedFabric::on_sent_alone(uint32_t qi) {
 
 void SteppedFabric::leave_alone(QueuePair& q) {
   q.alone = false;
-  for (uint32_t i = q.forward; i < q.forward + q.hops; ++i) ports_[hops_[i].port].alone = kNil;
+  for (uint32_t i = q.forward; i < q.forward + q.hops; ++i) ports_[path_[i]].alone = kNil;
 }
 
 /// Somebody else is on its path: from now on it is a flow among others. What waits is as if it had
@@ -119,17 +117,18 @@ void SteppedFabric::join_others(uint32_t qi) {
   QueuePair& q = qps_[qi];
   TRAINYARD_ASSERT(q.alone && q.active && q.head != kNil);
   settle(q, now_);
-  const Wide waits = static_cast<Wide>(ports_[hops_[q.forward].port].carries) * waits_alone(q);
+  const Wide waits = static_cast<Wide>(ports_[path_[q.forward]].carries) * waits_alone(q);
   q.left += waits;
   carried_ -= waits;
   leave_alone(q);
   // What it has reached by now it goes through at its rate.
   int64_t front = q.alone_front;
   for (uint32_t i = q.forward; i + 1 < q.forward + q.hops; ++i) {
-    front += ports_[hops_[i].port].full_ps + ports_[hops_[i].port].delay_ps;
+    front += ports_[path_[i]].full_ps + ports_[path_[i]].delay_ps;
     Hop& h = hops_[i + 1];
     if (front > now_) {
       h.arriving.push(q.rate);
+      ++q.under_way;
       events_.push(front, key(kFront, i + 1), 0);
       break;
     }

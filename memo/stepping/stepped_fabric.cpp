@@ -86,6 +86,8 @@ void SteppedFabric::run_instant() {
       case kAcknowledged:
         on_acknowledged(index);
         break;
+      case kRest:
+        break;
     }
   }
   if (stop_ && !declined_.empty()) {
@@ -159,7 +161,7 @@ void SteppedFabric::on_start(uint32_t mi) {
     start_alone(qi);
     return;
   }
-  const uint32_t other = ports_[hops_[q.forward].port].alone;
+  const uint32_t other = ports_[path_[q.forward]].alone;
   if (other != kNil) join_others(other);
   Nic& nic = nics_[q.nic];
   nic.active.push_back(qi);
@@ -261,13 +263,14 @@ void SteppedFabric::set_rate(uint32_t qi, int64_t rate, bool next_packet) {
 
 /// Whoever is behind the NIC learns that the queue pair sends at another rate from `at` on.
 void SteppedFabric::send_front(uint32_t qi, int64_t at, int64_t rate) {
-  const QueuePair& q = qps_[qi];
+  QueuePair& q = qps_[qi];
   if (q.hops == 1) {
     told_receiver(qi, rate);
     return;
   }
   const Port& p = ports_[hops_[q.forward].port];
   hops_[q.forward + 1].arriving.push(rate);
+  ++q.under_way;
   events_.push(at + p.full_ps + p.delay_ps, key(kFront, q.forward + 1), 0);
 }
 
@@ -472,7 +475,14 @@ void SteppedFabric::on_delivered(uint32_t mi) {
   QueuePair& q = qps_[m.qp];
   complete(m, Completion::What::delivered);
   q.last_ack = std::max(q.last_ack, back_at_sender(q, now_, false));
-  events_.push(q.last_ack, key(kAcknowledged, mi), 0);
+  if (!m.quiet) {
+    events_.push(q.last_ack, key(kAcknowledged, mi), 0);
+    return;
+  }
+  --q.unacked;
+  rests_at_ = std::max(rests_at_, q.last_ack);
+  acknowledge(m, q.last_ack);
+  if (outstanding_ == 0 && rests_at_ > now_) events_.push(rests_at_, key(kRest, 0), 0);
 }
 
 void SteppedFabric::on_acknowledged(uint32_t mi) {
@@ -480,6 +490,16 @@ void SteppedFabric::on_acknowledged(uint32_t mi) {
   QueuePair& q = qps_[m.qp];
   --q.unacked;
   complete(m, Completion::What::acknowledged);
+}
+
+/// Ahead of time: nobody has to be told.
+void SteppedFabric::acknowledge(const Message& m, int64_t at) {
+  uint8_t& left = parts_left_[m.record];
+  left = static_cast<uint8_t>(left - 16);
+  trace(m, Trace::acknowledged, at);
+  if (left >> 4 != 0) return;
+  records_[m.record].acknowledged = std::max(records_[m.record].acknowledged, Time::ps(at));
+  --outstanding_;
 }
 
 }  // namespace trainyard

@@ -61,9 +61,10 @@ class SteppedFabric final : public Fabric {
   SteppedFabric(const Topology& topology, const PacketConfig& config,
                 DomainRegistry* registry = nullptr);
 
-  TransferId start(const Transfer& t, Time at) override { return start(t, at, kNil); }
-  /// `qp`: the queue pair, where the caller knows it from qp_of() of an earlier transfer.
-  TransferId start(const Transfer& t, Time at, uint32_t qp);
+  TransferId start(const Transfer& t, Time at) override { return start(t, at, kNil, false); }
+  /// `qp`: the queue pair, where the caller knows it from qp_of() of an earlier transfer. `quiet`:
+  /// it is over with its delivery; nobody is told of its acknowledgement.
+  TransferId start(const Transfer& t, Time at, uint32_t qp, bool quiet);
   /// kNil: it has not begun, or the next one of its kind may have another.
   [[nodiscard]] uint32_t qp_of(TransferId id) const {
     return config_.qps == 1 && config_.persistent_qps ? messages_[first_part_[id]].qp : kNil;
@@ -109,7 +110,7 @@ class SteppedFabric final : public Fabric {
   [[nodiscard]] QpMemory memory_of(uint32_t qp) const;
   [[nodiscard]] PortTally tally(uint32_t port) const;
 
-  /// The transfer has been acknowledged, and nobody will ask for it again: its number is free for
+  /// The transfer is over, and nobody will ask for it again: its number is free for
   /// another one.
   void forget(TransferId id);
 
@@ -137,8 +138,10 @@ class SteppedFabric final : public Fabric {
     kResume,
     kArrive,
     kDelivered,
-    kAcknowledged
+    kAcknowledged,
+    kRest
   };
+  enum class Trace : uint32_t { delivered = 1, acknowledged };
   static constexpr uint32_t kKindShift = 28;
   static uint32_t key(Kind kind, uint32_t index) { return kind << kKindShift | index; }
 
@@ -200,7 +203,7 @@ class SteppedFabric final : public Fabric {
     int64_t patience = -1;  // hazard left until a mark while it is not in the heap; -1: not drawn
     int64_t begins = 0;     // its first packet leaves then; 0: has left
     Wide phase = 0;         // of its packets, in 1e-12 bit, at `volume`
-    Wide volume = 0;        // volume clock of the port; alone: its clock of ACKs at `alone_since`
+    Wide volume = 0;        // volume clock of the port
     uint64_t draws = 0;
   };
 
@@ -261,7 +264,8 @@ class SteppedFabric final : public Fabric {
     uint32_t reverse = 0, reverse_hops = 0;  // into reverse_
     uint32_t nic = 0;
     bool controlled = false, active = false, last_out = false, increase_running = false;
-    bool alone = false;  // its path is its own, see stepped_alone.cpp
+    bool alone = false;      // its path is its own, see stepped_alone.cpp
+    uint32_t under_way = 0;  // rates between and in its hops
     int64_t line = 0;
     int64_t wanted = 0;  // by controller and window
     int64_t rate = 0;    // in use from `since` on
@@ -301,6 +305,7 @@ class SteppedFabric final : public Fabric {
     uint32_t channel = 0;
     uint8_t part = 0, traffic_class = 0;
     bool follows = false;  // close behind other packets
+    bool quiet = false;    // see start()
     int64_t bytes = 0, packets = 0;
     uint32_t at = 0;  // hop that its last packet is at
   };
@@ -387,6 +392,8 @@ class SteppedFabric final : public Fabric {
   uint32_t make_qp(const QpIdentity& id);
   void book(const Message& m);
   void complete(const Message& m, Completion::What what);
+  void acknowledge(const Message& m, int64_t at);
+  void trace(const Message& m, Trace what, int64_t at);
   [[nodiscard]] int64_t send_ps(int64_t bytes, int64_t rate_bps) const;
 
   const Topology& topology_;
@@ -407,6 +414,8 @@ class SteppedFabric final : public Fabric {
   std::vector<QueuePair> qps_;
   std::vector<Hop> hops_;
   std::vector<uint32_t> reverse_;
+  std::vector<uint32_t> path_;      // ports of hops_
+  std::vector<Wide> acked_before_;  // alone, likewise: the port's clock of ACKs at `alone_since`
   std::vector<Message> messages_;
   std::vector<uint8_t> parts_left_;   // by record
   std::vector<uint32_t> first_part_;  // likewise
@@ -417,6 +426,7 @@ class SteppedFabric final : public Fabric {
   int64_t forgotten_bytes_ = 0, forgotten_crossed_ = 0;
   std::vector<Completion>* completions_ = nullptr;
   size_t outstanding_ = 0;
+  int64_t rests_at_ = 0;  // not before the last ACK is back
   std::unordered_map<uint32_t, uint32_t> port_index_, node_index_;
   std::unordered_map<QpKey, uint32_t, QpKeyHash> qp_index_;
   std::unordered_map<uint64_t, uint32_t> pair_count_;

@@ -82,6 +82,8 @@ void SteppedFabric::absorb(SteppedFabric& o) {
     h.qp += qps;
   }
   append(hops_, o.hops_);
+  append(path_, o.path_, ports);
+  append(acked_before_, o.acked_before_);
   append(reverse_, o.reverse_, ports);
   for (QueuePair& q : o.qps_) {
     q.forward += hops;
@@ -135,10 +137,13 @@ void SteppedFabric::absorb(SteppedFabric& o) {
       case kSender:
         index += qps;
         break;
+      case kRest:
+        break;
     }
     events_.push(e.time_ps, key(kind, index), e.arg);
   }
   outstanding_ += o.outstanding_;
+  rests_at_ = std::max(rests_at_, o.rests_at_);
   forgotten_transmissions_ += o.forgotten_transmissions_;
   forgotten_bytes_ += o.forgotten_bytes_;
   forgotten_crossed_ += o.forgotten_crossed_;

@@ -199,6 +199,7 @@ void SteppedFabric::on_front(uint32_t hi) {
   const uint32_t pi = h.port;
   Port& p = ports_[pi];
   const int64_t rate = h.arriving.pop();
+  --qps_[h.qp].under_way;
   if (p.alone != kNil) join_others(p.alone);
   settle(p);
   if (h.member == kNil) {
@@ -211,6 +212,7 @@ void SteppedFabric::on_front(uint32_t hi) {
     set_head(hi, rate);
   } else {
     h.leaving.push(rate);
+    ++qps_[h.qp].under_way;
     events_.push(
         now_ + static_cast<int64_t>((static_cast<Wide>(p.queue) << kQueueShift) / p.carries),
         key(kLeave, hi), 0);
@@ -224,6 +226,7 @@ void SteppedFabric::on_leave(uint32_t hi) {
   Hop& h = hops_[hi];
   const uint32_t pi = h.port;
   settle(ports_[pi]);
+  --qps_[h.qp].under_way;
   set_head(hi, h.leaving.pop());
   rescale(pi, hi);
   reschedule(pi);
@@ -312,6 +315,7 @@ void SteppedFabric::tell(uint32_t hi) {
   if (out != 0 && h.out != 0 && off < h.out >> kTellShift) return;
   h.out = out;
   hops_[hi + 1].arriving.push(out);
+  ++qps_[h.qp].under_way;
   events_.push(now_ + p.full_ps + p.delay_ps, key(kFront, hi + 1), 0);
 }
 

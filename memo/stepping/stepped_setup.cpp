@@ -15,11 +15,7 @@
 #include "sim/registry.h"
 
 namespace trainyard {
-namespace {
-
-enum Trace : uint32_t { kTraceDelivered = 1, kTraceAcked };
-
-}  // namespace
+namespace {}  // namespace
 
 std::optional<std::string> stepping_declines(const PacketConfig& c) {
   if (c.congestion != CongestionControl::dcqcn && c.congestion != CongestionControl::none) {
@@ -174,7 +170,7 @@ uint32_t SteppedFabric::declare(const QpIdentity& id, const QpMemory& memory) {
 }
 
 bool SteppedFabric::idle() const {
-  if (outstanding_ > 0) return false;
+  if (outstanding_ > 0 || now_ < rests_at_) return false;
   for (const QueuePair& q : qps_) {
     if (q.cut_due != kNever || !q.notices.empty()) return false;
   }
@@ -235,6 +231,8 @@ uint32_t SteppedFabric::make_qp(const QpIdentity& id) {
     scale_up = scale_up || kind == NodeKind::scale_up;
     rtt += 2 * p.delay_ps + send_ps(config_.payload, p.rate_bps);
     slowest = std::min(slowest, p.rate_bps);
+    path_.push_back(h.port);
+    acked_before_.emplace_back();
     hops_.push_back(std::move(h));
   }
   TRAINYARD_ASSERT(hops_.size() < (1U << kKindShift));
@@ -243,7 +241,7 @@ uint32_t SteppedFabric::make_qp(const QpIdentity& id) {
   q.reverse = static_cast<uint32_t>(reverse_.size());
   q.reverse_hops = static_cast<uint32_t>(scratch_.size());
   for (const uint32_t global : scratch_) reverse_.push_back(visit(global));
-  const Port& first = ports_[hops_[q.forward].port];
+  const Port& first = ports_[path_[q.forward]];
   q.nic = first.nic;
   q.line = first.rate_bps;
   q.wanted = paced(q.line);
@@ -275,7 +273,7 @@ uint32_t SteppedFabric::make_qp(const QpIdentity& id) {
   return index;
 }
 
-TransferId SteppedFabric::start(const Transfer& t, Time at, uint32_t qp) {
+TransferId SteppedFabric::start(const Transfer& t, Time at, uint32_t qp, bool quiet) {
   TRAINYARD_ASSERT(at.ps() >= now_ && t.size.count() > 0 && t.src != t.dst);
   TRAINYARD_ASSERT(t.src < topology_.hosts().size() && t.dst < topology_.hosts().size());
   const bool again = !free_records_.empty();
@@ -320,6 +318,7 @@ TransferId SteppedFabric::start(const Transfer& t, Time at, uint32_t qp) {
     first_part_[id] = index;
     m.record = id;
     m.qp = parts == 1 ? qp : kNil;
+    m.quiet = quiet;
     m.channel = t.channel;
     m.part = static_cast<uint8_t>(part);
     m.packets = packets / parts + (part < packets % parts ? 1 : 0);
@@ -363,7 +362,7 @@ void SteppedFabric::book(const Message& m) {
   r.packets += packets;
   r.transmissions += packets * q.hops + acks * q.reverse_hops;
   for (uint32_t i = 0; i < q.hops; ++i) {
-    Port& p = ports_[hops_[q.forward + i].port];
+    Port& p = ports_[path_[q.forward + i]];
     p.packets += packets;
     p.bytes += m.bytes + m.packets * config_.header;
     p.payload += m.bytes;
@@ -382,12 +381,7 @@ void SteppedFabric::complete(const Message& m, Completion::What what) {
   uint8_t& left = parts_left_[m.record];
   left = static_cast<uint8_t>(left - (delivered ? 1 : 16));
   if (delivered) totals_.payload_bytes += m.bytes;
-  QueuePair& q = qps_[m.qp];
-  const Trace what_traced = delivered ? kTraceDelivered : kTraceAcked;
-  const uint32_t nth = q.messages++;
-  fingerprint_ += dice(static_cast<uint64_t>(now_), what_traced, q.dice_object,
-                       static_cast<uint64_t>(q.before + nth));
-  if (trace_sink_ != nullptr) trace_sink_->push_back({now_, what_traced, m.qp, nth});
+  trace(m, delivered ? Trace::delivered : Trace::acknowledged, now_);
   if ((delivered ? left & 15 : left >> 4) != 0) return;
   if (delivered) {
     records_[m.record].delivered = Time::ps(now_);
@@ -396,6 +390,14 @@ void SteppedFabric::complete(const Message& m, Completion::What what) {
     --outstanding_;
   }
   completions_->push_back({Time::ps(now_), m.record, what});
+}
+
+void SteppedFabric::trace(const Message& m, Trace what, int64_t at) {
+  QueuePair& q = qps_[m.qp];
+  const uint32_t nth = q.messages++;
+  fingerprint_ += dice(static_cast<uint64_t>(at), static_cast<uint32_t>(what), q.dice_object,
+                       static_cast<uint64_t>(q.before + nth));
+  if (trace_sink_ != nullptr) trace_sink_->push_back({at, static_cast<uint32_t>(what), m.qp, nth});
 }
 
 std::string SteppedFabric::describe_stall() const {

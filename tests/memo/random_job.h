@@ -369,7 +369,9 @@ struct Outcome {
 
 /// `gpus`: who is slow or stopped when; null: nobody. With them, as in a scenario, the timeline
 /// runs collectives message by message. Throws StretchConflict.
-inline Outcome run_once(const RandomCase& c, Way way, const FaultSource* gpus, bool stretches) {
+/// `threads`: 0: one, and of the rest as by default; else domains are shared out wherever they can.
+inline Outcome run_once(const RandomCase& c, Way way, const FaultSource* gpus, bool stretches,
+                        uint32_t threads = 0) {
   std::unique_ptr<Fabric> fabric;
   DomainFabric* domains = nullptr;
   if (way == Way::none) {
@@ -379,6 +381,10 @@ inline Outcome run_once(const RandomCase& c, Way way, const FaultSource* gpus, b
     options.partition = way != Way::off;
     options.memo = options.jumps = way == Way::memo || way == Way::op_by_op;
     options.stretches = stretches;
+    if (threads > 0) {
+      options.threads = threads;
+      options.worth_sharing = 0;
+    }
     auto owned = std::make_unique<DomainFabric>(c.topology, c.config, options);
     domains = owned.get();
     for (const FabricChange& change : c.changes) domains->schedule(change);
@@ -465,11 +471,12 @@ inline Outcome run_once(const RandomCase& c, Way way, const FaultSource* gpus, b
 }
 
 /// As a scenario is run: where something comes near a stretch after all, without them.
-inline Outcome run_case(const RandomCase& c, Way way, const FaultSource* gpus = nullptr) {
+inline Outcome run_case(const RandomCase& c, Way way, const FaultSource* gpus = nullptr,
+                        uint32_t threads = 0) {
   try {
-    return run_once(c, way, gpus, way == Way::memo);
+    return run_once(c, way, gpus, way == Way::memo, threads);
   } catch (const StretchConflict&) {
-    Outcome o = run_once(c, way, gpus, false);
+    Outcome o = run_once(c, way, gpus, false, threads);
     o.conflict = true;
     return o;
   }

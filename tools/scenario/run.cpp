@@ -975,6 +975,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     options.stepping = s.fast_path == "fast" && s.stepping && !stepping_declines(config);
     options.audit_budget = options.stepping ? s.audit_budget : 0;
     options.memo_bytes = static_cast<size_t>(s.memo_limit);
+    options.threads = s.threads;
     auto fabric = std::make_unique<DomainFabric>(topology, config, options);
     domains = fabric.get();
     owned = std::move(fabric);

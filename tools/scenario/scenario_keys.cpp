@@ -463,7 +463,8 @@ std::vector<ModelDoc> all_blocks() {
               "1",
               "4096",
               {"auto"},
-              "threads that compute; results do not depend on it",
+              "threads of the fast path, which simulate domains side by side; auto: one; results "
+              "do not depend on it",
               "DESIGN 2"},
              {"fold",
               PT::integer,
