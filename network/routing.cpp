@@ -370,6 +370,20 @@ void Routing::path_by_number(const FlowTuple& tuple, uint64_t number, std::vecto
   });
 }
 
+uint64_t Routing::number_in_turn(const FlowTuple& tuple,
+                                 std::unordered_map<uint32_t, uint64_t>& turns) {
+  uint64_t number = 0, weight = 1;
+  std::vector<uint32_t> path;
+  walk(tuple, path, [&](uint32_t) {
+    const size_t n = candidates_.size();
+    const size_t digit = n == 1 ? 0 : turns[candidates_[0]]++ % n;
+    number += digit * weight;
+    weight *= n;
+    return candidates_[digit];
+  });
+  return number;
+}
+
 uint64_t Routing::count_paths(uint32_t src_node, uint32_t dst_node) {
   find_targets(dst_node);
   std::map<uint32_t, uint64_t> layer{{src_node, 1}};

@@ -62,6 +62,11 @@ class Routing {
   /// on the way has as many choices as its equals, and any number gives a path.
   void path_by_number(const FlowTuple& tuple, uint64_t number, std::vector<uint32_t>& path);
 
+  /// The number of the path on which the NIC and every switch take the next of their equal next
+  /// hops in turn. `turns` counts what each such set of hops has dealt out, by its first directed
+  /// port, and is advanced. There must be a path.
+  uint64_t number_in_turn(const FlowTuple& tuple, std::unordered_map<uint32_t, uint64_t>& turns);
+
   /// Takes a cable (both directions) out of service or puts it back. Paths asked for later avoid
   /// links that are down and may be longer for it; with all links up again they are those of
   /// before.

@@ -266,12 +266,8 @@ uint64_t SourceRoutes::choose(Routing& routing, const FlowTuple& tuple, uint32_t
     const uint64_t sum = static_cast<uint64_t>(rank_[tuple.src_node]) + rank_[tuple.dst_node] + qp;
     return sum % routing.count_paths(tuple.src_node, tuple.dst_node);
   }
+  if (config_.rule == RouteRule::round_robin) return routing.number_in_turn(tuple, turns_);
   std::vector<uint32_t> path;
-  if (config_.rule == RouteRule::round_robin) {
-    routing.path_by_number(tuple, 0, path);
-    const uint64_t n = opened_[topology_->to(path[0])]++;
-    return n % routing.count_paths(tuple.src_node, tuple.dst_node);
-  }
   // The sum of the squares of what links have grows least. Links that all paths share do not
   // matter.
   uint64_t best = 0;

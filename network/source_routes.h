@@ -23,7 +23,7 @@ namespace trainyard {
 enum class RouteRule : uint8_t {
   hash,         ///< ECMP
   modulo,       ///< (rank of source + rank of destination + number of the queue pair) mod paths
-  round_robin,  ///< in the order in which the queue pairs of one leaf open
+  round_robin,  ///< NICs and switches deal out their equal next hops as queue pairs open
   least_used    ///< the path over whose links the fewest queue pairs were sent so far
 };
 
@@ -90,8 +90,8 @@ class SourceRoutes {
   std::map<std::pair<uint32_t, uint64_t>, std::vector<uint32_t>> built_;  // (pin, pair)
   std::unordered_map<uint32_t, uint32_t> rank_;                           // of a host, for modulo
   std::unordered_map<Key, uint64_t, KeyHash> chosen_;
-  std::unordered_map<uint32_t, uint64_t> opened_;  // queue pairs per first switch
-  std::unordered_map<uint32_t, uint32_t> used_;    // queue pairs per directed port
+  std::unordered_map<uint32_t, uint64_t> turns_;  // Routing::number_in_turn()
+  std::unordered_map<uint32_t, uint32_t> used_;   // queue pairs per directed port
 };
 
 }  // namespace trainyard

@@ -58,6 +58,7 @@ struct CollectiveRecord {
   int64_t bytes = 0;                  ///< Chakra's convention, see Op::bytes
   Time first_arrival, start, finish;  ///< start = last member arrived
   Time wait_max;                      ///< start - first_arrival: the longest wait for a peer
+  Time kernel_mean;  ///< from a member's arrival to its end, mean over members: what profilers see
   uint64_t transfers = 0;
   int64_t wire_payload = 0;        ///< payload bytes moved over all its transfers
   uint64_t transmissions = 0;      ///< link transmissions of its data and ACK packets

@@ -545,6 +545,7 @@ void Timeline::come(uint32_t rank, uint32_t op, Time at, bool waits) {
     c.first_op = op;
     c.op_of.assign(group.members.size(), kNone);
     c.arrival.resize(group.members.size());
+    c.kernel_total = Time();
     c.member_done.assign(group.members.size(), 0);
     CollectiveRecord& r = c.record;
     r.index = next_record_++;
@@ -670,6 +671,7 @@ void Timeline::member_through(uint32_t index, uint32_t m) {
   TRAINYARD_ASSERT(c.member_done[m] == 0 && c.op_of[m] != kNone);
   c.member_done[m] = 1;
   ++c.done;
+  c.kernel_total += now_ - c.arrival[m];
   const uint32_t rank = members[m];
   account(rank);
   all_here ? move(rank, c.op_of[m], -1) : wait(rank, c.op_of[m], -1);
@@ -690,6 +692,7 @@ void Timeline::close_collective(uint32_t index) {
   CollectiveRecord& r = c.record;
   r.finish = now_;
   r.wait_max = r.start - r.first_arrival;
+  r.kernel_mean = Time::ps(c.kernel_total.ps() / r.ranks);
   if (r.finish - r.first_arrival > options_.collective_timeout) {
     throw SimulationError(
         "collective timeout: " + std::string(collective_name(r.kind)) + " " +

@@ -56,6 +56,7 @@ struct Timeline::StretchStep {
 struct Timeline::StretchRecord {
   struct Call {
     Time first_arrival, start, finish;
+    Time kernel_mean;
     uint32_t last_member = 0;
     const CollectiveAlgorithm* algorithm = nullptr;
     CollectiveHost::Tally tally;
@@ -167,6 +168,7 @@ struct Timeline::Collective {
   uint32_t call = kNone;        // of the host
   std::vector<uint32_t> op_of;  // member -> op, kNone before arrival
   std::vector<Time> arrival;    // member
+  Time kernel_total;            // from arrival to end, over members that are through
   std::vector<char> member_done;
   uint32_t arrived = 0, done = 0;
   uint32_t owner = 0;

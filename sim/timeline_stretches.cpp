@@ -271,6 +271,7 @@ void Timeline::write_down(uint32_t rank, const Collective& c) {
   call.first_arrival = c.record.first_arrival - r.begin;
   call.start = c.record.start - r.begin;
   call.finish = now_ - r.begin;
+  call.kernel_mean = Time::ps(c.kernel_total.ps() / c.record.ranks);
   call.last_member = static_cast<uint32_t>(
       std::find(members.begin(), members.end(), c.record.last_rank) - members.begin());
   call.algorithm = c.algorithm;
@@ -350,6 +351,7 @@ void Timeline::replay(const Stretch& stretch, const Group& group, const StretchH
     r.start = h.begin + call.start;
     r.finish = h.begin + call.finish;
     r.wait_max = r.start - r.first_arrival;
+    r.kernel_mean = call.kernel_mean;
     r.last_rank = group.members[call.last_member];
     r.owner = static_cast<uint32_t>(owners_.size());
     r.transfers = call.tally.transfers;

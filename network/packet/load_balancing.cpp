@@ -83,8 +83,9 @@ const ParamSpec kRuleParam{
     "",
     "",
     {"round-robin", "modulo", "least-used"},
-    "path of a queue pair among its equal ones: round-robin by the order in which the queue pairs "
-    "of a leaf open; modulo: (rank of source + rank of destination + number of the queue pair) mod "
+    "path of a queue pair among its equal ones: round-robin: every NIC and switch deals out its "
+    "equal next hops in turn as queue pairs open; modulo: (rank of source + rank of destination + "
+    "number of the queue pair) mod "
     "paths; least-used: over the links that the fewest queue pairs were given so far",
     "B: R1, R4; protocols 5.7"};
 

@@ -52,8 +52,6 @@ const std::vector<Declined>& declined() {
       {"validation/dual-plane.yaml", "source routes"},
       {"published/convergence.yaml", "telemetry is asked for"},
       {"published/bad-defaults.yaml", "telemetry is asked for"},
-      {"validation/scale-up-out.yaml", "the flow engine needs none"},
-      {"validation/zero3-against-ptdp.yaml", "the flow engine needs none"},
   };
   return all;
 }
@@ -166,15 +164,22 @@ const std::vector<Row>& rows() {
        "validation/mixtral-nic-rate.yaml",
        {"workload.model={card: mixtral-8x22b, layers: 1, hidden: 768, ffn: 1024, vocab: 2048}",
         "workload.batch={global: 8, micro: 1, sequence: 64}"}},
-      {"slow_mixtral_nic_rate", "validation/mixtral-nic-rate.yaml", {}, true},
+      {"slow_mixtral_nic_rate",
+       "validation/mixtral-nic-rate.yaml",
+       {"workload.batch={global: 16, micro: 1, sequence: 1024}"},
+       true},
       {"scale_up_out",
        "validation/scale-up-out.yaml",
-       {"simulation.engine=packet",
-        "workload.model={card: gpt4-scale, layers: 1, hidden: 1024, ffn: 1024, vocab: 2048}",
-        "workload.batch={global: 64, micro: 1, sequence: 64}"}},
+       {"cluster.nodes=2", "workload.layout.ep=2",
+        "workload.model={layers: 1, hidden: 1152, heads: 18, vocab: 2304, experts: 8, topk: 2}",
+        "workload.batch={global: 4, micro: 1, sequence: 72}"}},
+      {"scale_up_dense",
+       "validation/scale-up-dense.yaml",
+       {"workload.model={layers: 1, hidden: 1152, heads: 18, vocab: 2304}",
+        "workload.batch={global: 4, micro: 1, sequence: 72}"}},
       {"zero3_against_ptdp",
        "validation/zero3-against-ptdp.yaml",
-       {"simulation.engine=packet", "workload.model={card: gpt3-175b, layers: 2}",
+       {"cluster.nodes=2", "workload.layout.pp=2", "workload.model={card: gpt3-175b, layers: 2}",
         "workload.batch={global: 4, micro: 1, sequence: 64}"}},
   };
   return all;

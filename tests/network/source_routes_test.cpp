@@ -238,7 +238,35 @@ TEST(SourceRoutes, RulesSpreadQueuePairsEvenly) {
   }
 }
 
-// Round robin by leaf sends the first queue pair of every leaf to the same spine, and there they
+// Two planes, and four parallel cables between each leaf and the spine of its plane: both ports of
+// every NIC and all parallel cables, up and down, carry the same, whether the queue pairs of a
+// connection open together or one channel of all ranks after the other.
+TEST(SourceRoutes, RoundRobinUsesAllPlanesAndParallelCables) {
+  TopologyRequest request;
+  request.nodes = 4;
+  request.gpus_per_node = request.nics_per_node = 2;
+  const Topology t = make_topology(
+      "rail-optimized", request, {{"planes", "2"}, {"leaf_radix", "8"}, {"scale_up.kind", "none"}});
+  for (const bool together : {true, false}) {
+    std::vector<Flow> flows;
+    for (uint32_t i = 0; i < 32; ++i) {
+      const uint32_t src = together ? i / 4 : i % 8;
+      flows.push_back({src, (src + 1) % 8, 1'000, {}, together ? i % 4 : i / 8});
+    }
+    const Outcome o = run(t, with_routes({}, RouteRule::round_robin), flows);
+    size_t seen = 0;
+    for (const auto& l : o.links) {
+      const bool nic = l.tier == "host-leaf";
+      if (!nic && l.tier != "leaf-spine") continue;
+      ++seen;
+      // 4 queue pairs over 2 ports; 8 queue pairs to or from a leaf over 4 cables.
+      EXPECT_EQ(l.data_bytes, 2'000) << l.from << " -> " << l.to << " " << together;
+    }
+    EXPECT_EQ(seen, 2U * 2 * (8 + 2 * 4));
+  }
+}
+
+// Round robin sends the first queue pair of every leaf to the same spine, and there they
 // meet again if they go to one leaf. The least used links are others.
 TEST(SourceRoutes, LeastUsedLooksAtTheWayDownToo) {
   const Topology t = two_tiers(4, 3, 3);

@@ -68,6 +68,7 @@ inline Result synthetic_result() {
     c.start = Time::us(12);
     c.finish = Time::us(20 + i);
     c.wait_max = Time::us(2);
+    c.kernel_mean = Time::us(9);
     c.transfers = 24;
     c.wire_payload = 6 << 20;
     c.transmissions = 3072;

@@ -559,6 +559,9 @@ TEST(Timeline, WaitingForALateMemberIsNotTransfer) {
   EXPECT_EQ(Time::us(50), c.start);
   EXPECT_EQ(Time::us(50), c.wait_max);
   EXPECT_EQ(Time::us(62), c.finish);
+  // Three have been in it since 0, one since 50.
+  EXPECT_LE(Time::us((3 * 58 + 8) / 4), c.kernel_mean);
+  EXPECT_GE(Time::ps((3 * 62'000'000LL + 12'000'000) / 4), c.kernel_mean);
   EXPECT_NEAR(4000e-9 / 12e-6, c.algbw_gbytes_per_s, 1e-12);  // without the wait
   for (uint32_t r = 0; r < 4; ++r) {
     EXPECT_EQ(r == 3 ? Time() : Time::us(50), run.times(r).wait) << r;

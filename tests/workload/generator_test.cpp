@@ -377,6 +377,67 @@ TEST(Generator, ContextVolume) {
   EXPECT_EQ(2 * 2 * (kv + kv / 2 + kv / 2) * 3 / 4, context("all-to-all"));
 }
 
+TEST(Generator, NormAndMeanLossHoldTheRanksTogether) {
+  const ModelCard m = gpt(2, 1024, 16);
+  Settings s{{"layout.tp", "2"},   {"layout.pp", "2"},    {"layout.dp", "4"},
+             {"layout.zero", "1"}, {"batch.global", "8"}, {"steps", "3"}};
+  const auto group_sizes = [](const Job& job, uint32_t rank, int64_t bytes) {
+    std::vector<size_t> out;
+    for (const Op& op : ops_of(job, rank, [&](const Op&o, const Stream&) {
+           return o.kind == OpKind::collective && o.collective == CollectiveKind::all_reduce &&
+                  o.bytes == bytes;
+         })) {
+      out.push_back(job.groups[job.ranks[rank].binding.groups[op.group_slot]].members.size());
+    }
+    return out;
+  };
+  const Job plain = generate_job(training(m, s), "j", 1).job;
+  s.emplace_back("gradients.norm", "true");
+  s.emplace_back("gradients.average_loss", "true");
+  const Job job = generate_job(training(m, s), "j", 1).job;
+  for (const uint32_t rank : {0U, 15U}) {
+    EXPECT_TRUE(group_sizes(plain, rank, 4).empty());
+    EXPECT_TRUE(group_sizes(plain, rank, 8).empty());
+    // Of all 16 ranks, in each of 3 steps; of the 4 replicas of the last stage, per micro-batch.
+    EXPECT_EQ(group_sizes(job, rank, 4), std::vector<size_t>(3, 16));
+    EXPECT_EQ(group_sizes(job, rank, 8), std::vector<size_t>(rank == 15 ? 6 : 0, 4));
+  }
+  s.emplace_back("schedule.kind", "dualpipe");
+  s.emplace_back("batch.global", "16");
+  try {
+    training(m, s);
+    FAIL() << "a mean loss over both ends of the pipeline";
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("bidirectional"), std::string::npos) << e.what();
+  }
+}
+
+// A layer of 8 experts tells all 2 x 4 ranks that share them how many tokens go where.
+TEST(Generator, TokenCountsAreGatheredByAllWhoShareTheExperts) {
+  ModelCard m = gpt(2, 1024, 16);
+  m.experts = 8;
+  m.topk = 2;
+  m.expert_ffn = 1024;
+  Settings s{{"layout.tp", "2"},
+             {"layout.dp", "8"},
+             {"layout.ep", "4"},
+             {"layout.expert_tp", "2"},
+             {"batch.global", "16"}};
+  for (const bool counts : {false, true}) {
+    if (counts) s.emplace_back("experts.counts", "true");
+    const Job job = generate_job(training(m, s), "j", 1).job;
+    const auto calls = ops_of(job, 5, [](const Op& o, const Stream&) {
+      return o.collective == CollectiveKind::all_gather && o.kind == OpKind::collective &&
+             o.bytes == 64;
+    });
+    EXPECT_EQ(calls.size(), counts ? 4U : 0U);  // 2 layers, 2 micro-batches, forward only
+    for (const Op& op : calls) {
+      const auto& group = job.groups[job.ranks[5].binding.groups[op.group_slot]].members;
+      EXPECT_EQ(group, (std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+    }
+  }
+}
+
 // ---- runs
 
 int64_t flops_of(const Job& job, uint32_t rank) {

@@ -171,6 +171,7 @@ Json collective_row(const CollectiveRecord& c) {
           {"finish_ns", exact(c.finish)},
           {"time_ns", exact(c.finish - c.start)},
           {"wait_max_ns", exact(c.wait_max)},
+          {"kernel_mean_ns", exact(c.kernel_mean)},
           {"transfers", c.transfers},
           {"wire_payload_bytes", c.wire_payload},
           {"link_transmissions", c.transmissions},

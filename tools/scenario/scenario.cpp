@@ -423,6 +423,17 @@ void read_fabric(Block& root, Scenario& s) {
                            p.text("rest"));
     }
   }
+  // A queue pair stays in the plane of its NIC port, sprayed or not.
+  if (const Params& t = s.topology.params; t.has_spec("planes")) {
+    const int64_t planes = t.integer("planes"), qps = s.ecmp.params.integer("qps");
+    if (qps < planes) {
+      s.warnings.push_back(
+          fmt::format("load_balancing: {} planes and qps: {}: a message gets at most {}/{} of the "
+                      "rate of a NIC; "
+                      "kind: source-routed with qps: {} uses all planes",
+                      planes, qps, qps, planes, planes));
+    }
+  }
   s.transport.category = "transport";
   s.transport.kind = "rocev2";
   s.transport.params = Params(transport_params());

@@ -120,6 +120,11 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
       "shard");
   add(GroupKind::replica, dense, {"cp", "dpr"}, "replica");
   add(GroupKind::expert_data, expert, {"dp"}, "edp");
+  add(GroupKind::routing, expert, {"tp", "ep_node", "ep_rail"}, "routing");
+  if (t.gradient_norm) {
+    auto& of = groups[static_cast<size_t>(GroupKind::world)];
+    for (uint32_t r = 0; r < t.ranks; ++r) of.emplace_back(0, r);
+  }
   if (t.pp > 1 && t.model.tied_embeddings && !t.turned()) {
     // The first and last stage only.
     auto& of = groups[static_cast<size_t>(GroupKind::embedding)];

@@ -196,6 +196,7 @@ uint32_t StageBuilder::collective(CollectiveKind kind, GroupKind group, int64_t 
     case GroupKind::expert:
     case GroupKind::expert_rail:
     case GroupKind::expert_node:
+    case GroupKind::routing:
       op.stream = stream(beside_ ? "ep beside" : "ep", StreamOrder::fifo, Dimension::expert);
       break;
     case GroupKind::embedding:
@@ -535,6 +536,10 @@ void StageBuilder::expert_kernels(const Kernels& kernels, int64_t layer, const c
 void StageBuilder::forward_experts(int64_t layer) {
   if (t_.model.shared_ffn > 0) forward_mlp(w_.shared_mlp, "shared experts");
   compute(w_.router.forward, "router");
+  if (t_.token_counts && t_.ep * t_.expert_tp > 1) {
+    need(collective(CollectiveKind::all_gather, GroupKind::routing, 8 * t_.model.experts,
+                    "token counts"));
+  }
   const int64_t bytes =
       t_.sequence_tokens() * t_.model.topk * t_.model.hidden * t_.activation_bytes;
   all_to_all(layer, false, "dispatch");
@@ -648,6 +653,9 @@ void StageBuilder::forward(int64_t chunk) {
         // Maximum, sum of exponentials and the label's logit of every token, in fp32.
         need(collective(CollectiveKind::all_reduce, GroupKind::tensor, 12 * t_.tokens(),
                         "loss all-reduce"));
+      }
+      if (t_.average_loss && t_.replicas() > 1) {
+        need(collective(CollectiveKind::all_reduce, GroupKind::data, 8, "mean loss"));
       }
     } else {
       forward_layer(unit - 1);
@@ -902,6 +910,11 @@ void StageBuilder::finish_step() {
   // Reads the gradient, reads and writes the state, writes the parameter (A:F16).
   const int64_t per = t_.gradient_bytes + 2 * t_.optimizer_bytes + t_.parameter_bytes;
   place_.unit = 0;
+  if (t_.gradient_norm && t_.ranks > 1) {
+    compute({{Kernel::Kind::elementwise, 0, (dense + experts) * t_.gradient_bytes, 0, 0, 0}},
+            "gradient norm");
+    need(collective(CollectiveKind::all_reduce, GroupKind::world, 4, "gradient norm"));
+  }
   compute({{Kernel::Kind::elementwise, 0, (dense + experts) * per, 0, 0, 0}}, "optimizer");
   flush();
 

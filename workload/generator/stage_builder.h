@@ -28,9 +28,11 @@ enum class GroupKind : uint8_t {
   expert_data,
   embedding,
   expert_rail,  ///< expert-parallel ranks in the same place of all nodes
-  expert_node   ///< of one node
+  expert_node,  ///< of one node
+  world,        ///< all ranks of the job
+  routing       ///< all ranks that exchange tokens with each other's experts
 };
-inline constexpr size_t kGroupKinds = 11;
+inline constexpr size_t kGroupKinds = 13;
 enum class PeerKind : uint8_t { previous_stage, next_stage, previous_context, next_context };
 
 struct StageProgram {

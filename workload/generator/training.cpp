@@ -325,6 +325,25 @@ const std::vector<ParamSpec>& training_params() {
        {},
        "gradients are reduced behind the last backward; false: after it",
        "A: 1.5 #62, #91"},
+      {"gradients.norm",
+       PT::boolean,
+       "false",
+       "",
+       "",
+       {},
+       "before the optimizer all ranks sum up the square of their gradients' norm, an all-reduce "
+       "of "
+       "4 bytes, as clipping needs it: whoever is early waits there for the last rank of the job",
+       "Megatron-LM clip_grads.py, with the distributed optimizer; A:N118"},
+      {"gradients.average_loss",
+       PT::boolean,
+       "false",
+       "",
+       "",
+       {},
+       "the last stage averages the loss of every micro-batch over its data-parallel ranks, an "
+       "all-reduce of 8 bytes; not with bidirectional schedules",
+       "Megatron-LM loss_func; A:N118"},
       {"gradients.gather_overlap",
        PT::boolean,
        "true",
@@ -417,6 +436,17 @@ const std::vector<ParamSpec>& training_params() {
        {"auto"},
        "two-hop: nodes whose experts a token may visit; DeepSeek-V3: 4; auto: all",
        "A: 1.5 #78; A:N098"},
+      {"experts.counts",
+       PT::boolean,
+       "false",
+       "",
+       "",
+       {},
+       "before tokens are sent, all ranks that share the experts tell each other how many go to "
+       "which, an all-gather of 8 bytes per expert in every layer's forward: whoever is early "
+       "waits",
+       "Megatron-LM token_dispatcher.py, alltoall: tokens per expert over the tensor and expert "
+       "parallel group; A:N118"},
       {"experts.capacity",
        PT::real,
        "0",
@@ -846,6 +876,12 @@ class Resolver {
     t_.overlap_pipeline = p_.boolean("overlap.pipeline");
     t_.overlap_context = p_.boolean("overlap.context");
     t_.overlap_gradients = p_.boolean("gradients.overlap");
+    t_.gradient_norm = p_.boolean("gradients.norm");
+    t_.average_loss = p_.boolean("gradients.average_loss");
+    if (t_.average_loss && t_.copies() == 2) {
+      fail("gradients.average_loss", "two stages hold the end of a bidirectional pipeline",
+           "use another schedule, or average_loss: false");
+    }
     t_.overlap_parameters = p_.boolean("gradients.gather_overlap");
     t_.prefetch = std::min(p_.integer("gradients.prefetch"), p_.integer("gradients.rate_limit"));
     t_.token_bytes = p_.bytes("dataset.token_bytes").count();
@@ -861,6 +897,7 @@ class Resolver {
     t_.expert_sigma = p_.real("experts.sigma");
     t_.source_sigma = p_.real("experts.source_sigma");
     t_.capacity = p_.real("experts.capacity");
+    t_.token_counts = p_.boolean("experts.counts");
     read_dispatch();
     t_.single_kernels = p_.is_word("kernels", "single");
   }

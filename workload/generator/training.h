@@ -83,6 +83,8 @@ struct Training {
   // data-parallel communication
   int64_t bucket_bytes = 0;
   bool overlap_gradients = true;
+  bool gradient_norm = false;  ///< the optimizer waits for the norm over all ranks
+  bool average_loss = false;   ///< over the data-parallel ranks, in every micro-batch
   bool overlap_parameters = true;
   int64_t prefetch = 1;  ///< zero 3: units gathered ahead
   int64_t unit = 1;      ///< zero 3: layers that are gathered and reduced together
@@ -109,6 +111,7 @@ struct Training {
 
   // experts
   double expert_sigma = 0, source_sigma = 0, capacity = 0;
+  bool token_counts = false;    ///< gathered before tokens are sent
   int64_t expert_node = 0;      ///< expert-parallel ranks of a node; ep: no second hop
   int64_t nodes_per_token = 0;  ///< nodes whose experts a token may visit
   [[nodiscard]] bool two_hops() const { return expert_node < ep; }
