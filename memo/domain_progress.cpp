@@ -860,11 +860,12 @@ void DomainFabric::simulate_again(uint32_t domain) {
 void DomainFabric::audit(const Domain& d) {
   if (d.joined) return;  // what it was told no longer begins where its parts did
   // In events of packets, which an event of stepping and a member that is told of cost several of.
-  constexpr double kStepped = 4, kTold = 10;
+  // Of the shortest runs it may take a little more: nobody waits for a twentieth of a second.
+  constexpr double kStepped = 4, kTold = 10, kLeastWork = 5e6;
   const double work = static_cast<double>(stats_.events) +
                       (kStepped - 1) * static_cast<double>(stats_.events_stepped) +
                       kTold * static_cast<double>(serial_);
-  const double budget = options_.audit_budget * work;
+  const double budget = options_.audit_budget * std::max(work, kLeastWork);
   double left = budget - static_cast<double>(stats_.audit_events);
   double& too_little = costs_[kind_of(d)].audit;
   const bool dice = d.run->drew_dice();
@@ -872,9 +873,9 @@ void DomainFabric::audit(const Domain& d) {
     if (left < 1.8 * static_cast<double>(d.episode->transmissions)) return;
   } else {
     // Its packets may repeat themselves, and take much fewer events than they are: that has to be
-    // tried, with a part of what there is. What has been too much needs twice as much next time.
+    // tried, with at most half of all. What has been too much needs twice as much next time.
     constexpr double kLeast = 5'000;
-    left = std::min(left, budget / 2 - audited_without_dice_) / 2;
+    left = std::min(left, budget / 2 - audited_without_dice_);
     if (left < kLeast || left < 2 * too_little) return;
   }
   DomainRun run(topology_, config_, static_cast<DomainRegistry&>(*this));
