@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Messages that have their path to themselves: most of those of a ring. Nothing can queue but
-// behind ACKs that go the same way, so that no port has to be followed: a message is through when
-// its bytes, and the ACKs that passed meanwhile, have had their time on the busiest port. As soon
-// as somebody else comes to one of the ports, it is one of several like any other.
+// behind ACKs that go the same way, so that no port has to be followed as long as those alone
+// cannot make a queue that marks: a message is through when its bytes, and the ACKs that passed
+// meanwhile, have had their time on the busiest port. As soon as somebody else comes to one of the
+// ports, it is one of several like any other.
 #include <algorithm>
 
 #include "memo/stepping/stepped_fabric.h"
@@ -19,7 +20,21 @@ bool SteppedFabric::may_be_alone(const QueuePair& q) {
     if (p.queue > 0) settle(p);
     if (p.queue > 0) return false;
   }
-  return true;
+  return !may_mark_alone(q, std::max<int64_t>(0, q.alone_clear - now_));
+}
+
+/// Could ACKs that pass during its message queue so much of it that a switch marks or pauses?
+/// `waits`: ps of what waits already.
+bool SteppedFabric::may_mark_alone(const QueuePair& q, int64_t waits) const {
+  const Wide volume = volume_of(messages_[q.head]);
+  for (uint32_t i = q.forward + 1; i < q.forward + q.hops; ++i) {
+    const Port& p = ports_[path_[i]];
+    const int64_t most = p.marks ? std::min(p.kmin, p.watch) : p.watch;
+    if (most == kNever) continue;
+    const Wide queue = (volume * p.ack_share_q40 >> 40) + static_cast<Wide>(p.carries) * waits;
+    if (queue > static_cast<Wide>(most) << kQueueShift) return true;
+  }
+  return false;
 }
 
 /// Its first message begins now.
@@ -103,7 +118,10 @@ void SteppedFabric::on_sent_alone(uint32_t qi) {
   q.alone_waits = waits;
   begin_alone(q);
   begin(q, q.head);
-  schedule(qi);
+  if (may_mark_alone(q, waits))
+    join_others(qi);
+  else
+    schedule(qi);
 }
 
 void SteppedFabric::leave_alone(QueuePair& q) {

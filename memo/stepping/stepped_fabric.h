@@ -347,6 +347,7 @@ class SteppedFabric final : public Fabric {
 
   // Alone.
   [[nodiscard]] bool may_be_alone(const QueuePair& q);
+  [[nodiscard]] bool may_mark_alone(const QueuePair& q, int64_t waits) const;
   void start_alone(uint32_t qp);
   void begin_alone(QueuePair& q);
   void set_rate_alone(uint32_t qp);

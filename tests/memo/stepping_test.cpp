@@ -181,6 +181,30 @@ TEST(Stepped, WhoIsAloneSharesWhenAnotherComes) {
   }
 }
 
+// A sender that gets no data has no ACKs to send and fills its line; on the port of its receiver,
+// which passes the data on, they make a queue that marks, however alone the messages are.
+TEST(Stepped, AcksMakeAQueueThatMarks) {
+  const PacketConfig config = dcqcn().make();
+  const Topology t = star(3);
+  for (const int messages : {1, 40}) {
+    std::vector<Flow> flows;
+    for (int i = 0; i < messages; ++i) {
+      flows.push_back({0, 1, 40'000'000 / messages, {}, 0});
+      flows.push_back({1, 2, 40'000'000 / messages, {}, 0});
+    }
+    const Ran p = run<PacketFabric>(t, config, flows);
+    const Ran s = run<SteppedFabric>(t, config, flows);
+    EXPECT_GT(p.totals.ecn_marks, 0U);
+    EXPECT_GT(s.totals.ecn_marks, 0U) << messages;
+    const auto end = [](const Ran& r) {
+      Time last;
+      for (const auto& record : r.records) last = std::max(last, record.delivered);
+      return last.micros();
+    };
+    EXPECT_NEAR(end(s) / end(p), 1, 0.03) << messages;
+  }
+}
+
 // Two flows, one bottleneck, no dice: the first decisions of each are those of packets.
 TEST(Stepped, TwoFlowsDecideAsTheirPacketsDo) {
   test::Scenario scenario = dcqcn();
