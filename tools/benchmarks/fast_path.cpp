@@ -208,11 +208,16 @@ int main(int argc, char** argv) {
       s.step_pct = 100 * (mean(fast_step) / mean(full_step) - 1);
       s.fct_pct = 100 * (mean(fast_fct) / mean(full_fct) - 1);
       const auto [lo, hi] = std::minmax_element(full_fct.begin(), full_fct.end());
+      const std::string job =
+          full.step_ms > 0
+              ? fmt::format(
+                    "step {:+.3f} %, FCT mean {:+.3f} % (seeds spread {:.3f} %), p99 {:+.3f} %",
+                    s.step_pct, s.fct_pct, 100 * (*hi / *lo - 1),
+                    100 * (mean(fast_p99) / mean(full_p99) - 1))
+              : "no job";
       fmt::print(
-          "  full   {:8.2f} s, step {:.4f} ms; fast against it: wall {:.1f}x, events {:.0f}x, "
-          "step {:+.3f} %, FCT mean {:+.3f} % (seeds spread {:.3f} %), p99 {:+.3f} %\n",
-          full.wall, full.step_ms, s.wall_ratio, s.event_ratio, s.step_pct, s.fct_pct,
-          100 * (*hi / *lo - 1), 100 * (mean(fast_p99) / mean(full_p99) - 1));
+          "  full   {:8.2f} s, step {:.4f} ms; fast against it: wall {:.1f}x, events {:.0f}x, {}\n",
+          full.wall, full.step_ms, s.wall_ratio, s.event_ratio, job);
     } else {
       fmt::print("  full   {}\n", c.full && limit > 0
                                       ? fmt::format("not done after {:.0f} s", full.wall)
