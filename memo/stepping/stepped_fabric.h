@@ -76,7 +76,7 @@ class SteppedFabric final : public Fabric {
   [[nodiscard]] size_t outstanding() const override { return outstanding_; }
   [[nodiscard]] std::string describe_stall() const override;
   void check_conservation() const override;
-  /// A number that was forgotten has the record of its last transfer.
+  /// A number that was forgotten has an empty record until it is used again.
   [[nodiscard]] const std::vector<TransferRecord>& transfers() const override { return records_; }
   [[nodiscard]] std::vector<LinkRecord> links() const override;
   [[nodiscard]] FabricTotals totals() const override;
