@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 #include "sim/dice.h"
 #include "sim/errors.h"
@@ -707,8 +708,19 @@ void Timeline::close_collective(uint32_t index) {
   free_collectives_.push_back(index);
 }
 
-/// The record of a collective that is through, or was open at the end. Beyond most_records the
-/// shorter half goes.
+/// Whether the record at `a` goes on living when only one of two can. Which ones are kept does not
+/// depend on the order in which they came: a stretch that is replayed books its own all at once.
+bool Timeline::outlives(uint32_t a, uint32_t b) const {
+  const CollectiveRecord& x = records_[a];
+  const CollectiveRecord& y = records_[b];
+  const auto key = [](const CollectiveRecord& r) {
+    return std::make_tuple(r.start - r.finish, r.first_arrival, r.start);
+  };
+  const auto kx = key(x), ky = key(y);
+  return kx != ky ? kx < ky : record_origins_[a].place() < record_origins_[b].place();
+}
+
+/// The record of a collective that is through. Far beyond most_records the shortest go.
 void Timeline::keep(Collective& c) {
   CollectiveRecord& r = c.record;
   const Time length = r.finish - r.start;
@@ -716,7 +728,13 @@ void Timeline::keep(Collective& c) {
     ++records_dropped_;
     return;
   }
-  const double seconds = length.seconds();
+  book(c);
+  if (records_.size() > options_.most_records + options_.most_records / 4) drop_shortest();
+}
+
+void Timeline::book(Collective& c) {
+  CollectiveRecord& r = c.record;
+  const double seconds = (r.finish - r.start).seconds();
   if (seconds > 0) {
     const double bytes =
         static_cast<double>(r.bytes) *
@@ -728,26 +746,31 @@ void Timeline::keep(Collective& c) {
   r.group = job_.groups[c.group].name;
   r.algorithm = c.algorithm == nullptr ? "none" : c.algorithm->name();
   records_.push_back(r);
-  record_calls_.push_back(c.call);
-  if (records_.size() <= options_.most_records) return;
-  std::vector<int64_t> lengths;
-  lengths.reserve(records_.size());
-  for (const CollectiveRecord& x : records_) lengths.push_back((x.finish - x.start).ps());
-  const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2);
-  std::nth_element(lengths.begin(), middle, lengths.end());
-  shortest_record_ = Time::ps(*middle + 1);
-  size_t kept = 0;
-  for (size_t i = 0; i < records_.size(); ++i) {
-    if (records_[i].finish - records_[i].start < shortest_record_) continue;
-    if (kept != i) {
-      records_[kept] = std::move(records_[i]);
-      record_calls_[kept] = record_calls_[i];
+  record_origins_.push_back({c.call, c.group, c.first_op});
+}
+
+/// Keeps the longest most_records.
+void Timeline::drop_shortest() {
+  const size_t most = options_.most_records;
+  if (records_.size() <= most) return;
+  std::vector<uint32_t> order(records_.size());
+  std::iota(order.begin(), order.end(), 0U);
+  const auto end = order.begin() + static_cast<std::ptrdiff_t>(most);
+  std::nth_element(order.begin(), end, order.end(),
+                   [&](uint32_t a, uint32_t b) { return outlives(a, b); });
+  records_dropped_ += records_.size() - most;
+  std::sort(order.begin(), end);
+  shortest_record_ = Time::infinity();
+  for (size_t i = 0; i < most; ++i) {
+    const uint32_t from = order[i];  // at i or behind it
+    if (from != i) {
+      records_[i] = std::move(records_[from]);
+      record_origins_[i] = record_origins_[from];
     }
-    ++kept;
+    shortest_record_ = std::min(shortest_record_, records_[i].finish - records_[i].start);
   }
-  records_dropped_ += records_.size() - kept;
-  records_.resize(kept);
-  record_calls_.resize(kept);
+  records_.resize(most);
+  record_origins_.resize(most);
 }
 
 std::vector<std::string> Timeline::owners() const {
@@ -1036,20 +1059,21 @@ bool Timeline::run_all() {
 /// each came to; of a run that was cut off that is not known.
 void Timeline::book_collectives() {
   const bool complete = ops_done_ == ops_total_ && fabric_.outstanding() == 0;
-  for (const auto& entry : open_collectives_) {
-    shortest_record_ = Time::ps(std::numeric_limits<int64_t>::min());
-    keep(collectives_[entry.second]);
-  }
+  drop_shortest();
+  for (const auto& entry : open_collectives_) book(collectives_[entry.second]);
   std::vector<uint32_t> order(records_.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::sort(order.begin(), order.end(),
-            [&](uint32_t a, uint32_t b) { return records_[a].index < records_[b].index; });
+  const auto key = [&](uint32_t i) {
+    const CollectiveRecord& r = records_[i];
+    return std::make_tuple(r.first_arrival, record_origins_[i].place(), r.start, r.index);
+  };
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
   std::vector<CollectiveRecord> sorted;
   sorted.reserve(records_.size());
   for (const uint32_t i : order) {
     CollectiveRecord& r = sorted.emplace_back(std::move(records_[i]));
-    if (!complete || record_calls_[i] == kNone) continue;
-    const CollectiveHost::Tally t = options_.host->tally(record_calls_[i]);
+    if (!complete || record_origins_[i].call == kNone) continue;
+    const CollectiveHost::Tally t = options_.host->tally(record_origins_[i].call);
     r.transfers = t.transfers;
     r.wire_payload = t.payload;
     r.transmissions = t.transmissions;
@@ -1060,11 +1084,13 @@ void Timeline::book_collectives() {
   }
   records_ = std::move(sorted);
   if (!complete) return;
+  std::unordered_map<uint32_t, CollectiveRecord*> by_index;
+  if (!flights_.empty()) {
+    for (CollectiveRecord& r : records_) by_index.emplace(r.index, &r);
+  }
   const auto record_of = [&](uint32_t index) {
-    const auto it =
-        std::lower_bound(records_.begin(), records_.end(), index,
-                         [](const CollectiveRecord& r, uint32_t i) { return r.index < i; });
-    return it != records_.end() && it->index == index ? &*it : nullptr;
+    const auto it = by_index.find(index);
+    return it == by_index.end() ? nullptr : it->second;
   };
   const auto& transfers = fabric_.transfers();
   std::map<uint32_t, std::vector<Time>> grants;  // by record

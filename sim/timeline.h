@@ -22,6 +22,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "sim/collective.h"
@@ -143,6 +144,9 @@ class Timeline {
 
   bool run_all();
   void keep(Collective& collective);
+  void book(Collective& collective);
+  void drop_shortest();
+  [[nodiscard]] bool outlives(uint32_t a, uint32_t b) const;
   void begin_ranks(uint32_t first, uint32_t count);
   [[nodiscard]] uint8_t class_of(uint32_t rank) const;
   [[nodiscard]] bool sends_eagerly(uint32_t rank) const;
@@ -233,7 +237,12 @@ class Timeline {
   uint32_t storage_owner_ = 0xffffffffU;
   std::vector<RankTimes> times_;
   std::vector<CollectiveRecord> records_;  // of those that are through
-  std::vector<uint32_t> record_calls_;     // likewise: call of the host, or none
+  struct Origin {
+    uint32_t call = kNone;  // of the host
+    uint32_t group = 0, first_op = 0;
+    [[nodiscard]] std::pair<uint32_t, uint32_t> place() const { return {group, first_op}; }
+  };
+  std::vector<Origin> record_origins_;  // likewise
   uint32_t next_record_ = 0;
   uint64_t records_dropped_ = 0;
   Time shortest_record_;
