@@ -52,6 +52,9 @@ struct FastPathOptions {
   bool joins = true;        ///< stepped domains that meet go on from where they are
   bool stepping = false;    ///< approximate: no packets where senders contend (SteppedFabric)
   double audit_budget = 0;  ///< share of the work that goes into checking what was stepped
+  /// Stepped domains leave pauses out while what these would have held up on a port is at most so
+  /// many millionths of the domain's time.
+  int64_t ignored_pauses_ppm = 10'000;
   size_t memo_bytes = size_t{1} << 30;  ///< of ended episodes; the least recently used go first
   // Nothing that is told depends on these.
   uint32_t threads = 1;          ///< that simulate domains

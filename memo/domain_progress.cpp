@@ -103,6 +103,7 @@ void DomainFabric::lead(uint32_t domain) {
     d.reached = d.start;
     DomainRegistry& registry = *this;
     d.run = std::make_unique<DomainRun>(topology_, config_, registry, steps);
+    if (steps) d.run->stepped()->tolerate_pauses(options_.ignored_pauses_ppm);
     if (options_.jumps && options_.partition && !steps && !d.disturbed) {
       d.run->packets()->use_period_jumps();
     }
@@ -696,6 +697,9 @@ void DomainFabric::finish_episode(Domain& d) {
   Episode& e = *d.episode;
   const DomainRun& p = *d.run;
   p.check_conservation();
+  if (d.run->stepped() != nullptr) {
+    stats_.pauses_not_followed += d.run->stepped()->pauses_not_followed();
+  }
   const int64_t end = d.ready_at;
   e.qps.clear();
   e.ack_controllers = 0;
@@ -861,7 +865,7 @@ void DomainFabric::audit(const Domain& d) {
   if (d.joined) return;  // what it was told no longer begins where its parts did
   // In events of packets, which an event of stepping and a member that is told of cost several of.
   // Of the shortest runs it may take a little more: nobody waits for a twentieth of a second.
-  constexpr double kStepped = 4, kTold = 10, kLeastWork = 5e6;
+  constexpr double kStepped = 3.5, kTold = 10, kLeastWork = 5e6;
   const double work = static_cast<double>(stats_.events) +
                       (kStepped - 1) * static_cast<double>(stats_.events_stepped) +
                       kTold * static_cast<double>(serial_);

@@ -27,6 +27,7 @@ struct FastPathStats {
   int64_t bytes_followed_stepped = 0;  ///< of bytes_followed: episodes that were stepped
   uint64_t trials = 0;                 ///< domains begun as packets and then stepped
   uint64_t stepping_stopped = 0;       ///< domains that left what can be stepped: packets after all
+  uint64_t pauses_not_followed = 0;    ///< while stepping, see FastPathOptions::ignored_pauses_ppm
   // Audit: stepped domains simulated again packet by packet, told the same at the same times.
   uint64_t audited = 0, audit_events = 0;
   int64_t bytes_audited = 0;

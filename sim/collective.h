@@ -69,6 +69,9 @@ class CollectiveRun {
   /// A message is with its receiver.
   virtual void delivered(const CollectiveSend& send, std::vector<CollectiveSend>& sends,
                          std::vector<uint32_t>& done) = 0;
+  /// Everybody has come and all messages have been given out: whoever is not done yet is done with
+  /// the last message that it sends or receives. May be false although it is so.
+  [[nodiscard]] virtual bool all_sent() const { return false; }
   /// What `member` will receive, per channel in the order in which it should make room for it.
   /// @returns false when the algorithm cannot tell ahead: room is made when a message is ready.
   virtual bool receives(uint32_t /*member*/, std::vector<CollectiveReceive>& /*out*/) const {

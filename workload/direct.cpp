@@ -59,6 +59,8 @@ class DirectRun final : public CollectiveRun {
     }
   }
 
+  [[nodiscard]] bool all_sent() const override { return n_here_ == n_ && window_ + 1 >= n_; }
+
   bool receives(uint32_t member, std::vector<CollectiveReceive>& out) const override {
     for (uint32_t k = 1; k < n_; ++k) {
       const uint32_t from = (member + n_ - k) % n_;

@@ -85,6 +85,11 @@ class SteppedFabric final : public Fabric {
   /// Why this run is not to be trusted: a pause or a loss that packets would have seen. Empty: no
   /// reason is known. The run goes on as if there were no pauses.
   [[nodiscard]] const std::string& declined() const { return declined_; }
+  /// Pauses are not followed, and no reason to decline, while what they would have held up on a
+  /// port adds up to at most `ppm` millionths of the time since the first message.
+  void tolerate_pauses(int64_t ppm) { tolerated_ppm_ = ppm; }
+  /// Pauses that packets would have met and that were not followed.
+  [[nodiscard]] uint64_t pauses_not_followed() const { return pauses_not_followed_; }
   /// Throws as soon as declined() has a reason.
   void stop_when_declined(bool stop) { stop_ = stop; }
 
@@ -242,6 +247,9 @@ class SteppedFabric final : public Fabric {
     int64_t wake = kNever;
     Queued queued;
     int64_t watch = kNever;  // queue at which pauses are looked for
+    // Pauses that are not followed: queue below which the one under way is over, what it has held
+    // up so far in time on the line, and what those before it have.
+    int64_t rearm = -1, holds = 0, held = 0;
   };
 
   struct Node {
@@ -380,6 +388,7 @@ class SteppedFabric final : public Fabric {
   [[nodiscard]] int64_t at_receiver(uint32_t hop, int64_t at) const;
   [[nodiscard]] int64_t back_at_sender(const QueuePair& q, int64_t at, bool control) const;
   void look_for_pause(uint32_t port);
+  bool tolerates(Port& port, int64_t over_ps);
   void decline(const std::string& why);
   void heap_set(Port& p, uint32_t hop);
   void heap_remove(Port& p, uint32_t hop);
@@ -439,6 +448,8 @@ class SteppedFabric final : public Fabric {
   uint64_t fingerprint_ = 0;
   Wide carried_ = 0, asked_ = 0, overshoot_ = 0;  // 1e-12 bit, by all senders
   std::string declined_;
+  int64_t tolerated_ppm_ = 0, began_ = kNever;
+  uint64_t pauses_not_followed_ = 0;
   std::vector<RateEvent>* rate_sink_ = nullptr;
   std::vector<TraceEntry>* trace_sink_ = nullptr;
   bool drew_dice_ = false;

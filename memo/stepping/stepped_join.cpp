@@ -32,6 +32,8 @@ void add(FabricTotals& a, const FabricTotals& b) {
 void SteppedFabric::absorb(SteppedFabric& o) {
   TRAINYARD_ASSERT(registry_ != nullptr && registry_ == o.registry_ && trace_sink_ == nullptr);
   now_ = std::max(now_, o.now_);
+  began_ = std::min(began_, o.began_);
+  pauses_not_followed_ += o.pauses_not_followed_;
   TRAINYARD_ASSERT(events_.empty() || events_.next_time() >= now_);
   TRAINYARD_ASSERT(o.events_.empty() || o.events_.next_time() >= now_);
   const auto ports = static_cast<uint32_t>(ports_.size());

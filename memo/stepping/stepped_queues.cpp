@@ -189,6 +189,12 @@ void SteppedFabric::on_port(uint32_t pi) {
       while (!p.heap.empty() && hops_[p.heap[0]].due <= p.hazard) mark(pi, p.heap[0], false);
     }
   }
+  if (p.queue < p.rearm) {
+    p.watch = p.rearm;
+    p.rearm = -1;
+    p.held += p.holds;
+    p.holds = 0;
+  }
   if (p.queue >= p.watch) look_for_pause(pi);
   reschedule(pi);
 }
@@ -543,6 +549,18 @@ int64_t SteppedFabric::back_at_sender(const QueuePair& q, int64_t at, bool contr
 
 // ---------------------------------------------------------------- pauses
 
+/// What packets would have had to wait for at other ports is waiting here: the line is as busy.
+/// Others that share the way of what is held up are too fast by as much.
+bool SteppedFabric::tolerates(Port& port, int64_t over_ps) {
+  const int64_t held = port.held + std::max(port.holds, over_ps);
+  if (static_cast<Wide>(held) * 1'000'000 > static_cast<Wide>(now_ - began_) * tolerated_ppm_) {
+    return false;
+  }
+  if (port.rearm < 0) ++pauses_not_followed_;
+  port.holds = std::max(port.holds, over_ps);
+  return true;
+}
+
 /// Would packets have met a pause, or a full buffer, in the switch of this port?
 void SteppedFabric::look_for_pause(uint32_t pi) {
   Port& port = ports_[pi];
@@ -579,7 +597,12 @@ void SteppedFabric::look_for_pause(uint32_t pi) {
                                   : (n.pool - shared) * ports_[u.first].alpha_q16 >> 16;
     margin = std::min(margin, threshold - std::max<int64_t>(0, u.second - config_.reserve));
   }
-  if (margin <= 0) {
+  if (margin <= 0 && config_.pfc != PfcMode::off &&
+      tolerates(port, transmission_time(Bytes(1 - margin), Rate::bps(port.carries)).ps())) {
+    // It would be over an eighth below where it begins.
+    if (port.rearm < 0) port.rearm = port.queue - port.queue / 8;
+    margin = 1 - margin;
+  } else if (margin <= 0) {
     decline((config_.pfc == PfcMode::off ? "packets would be dropped in "
                                          : "PFC would pause ports of ") +
             topology_.nodes()[n.global].name + " at " + print_time(Time::ps(now_)));

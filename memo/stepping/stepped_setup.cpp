@@ -276,6 +276,7 @@ uint32_t SteppedFabric::make_qp(const QpIdentity& id) {
 TransferId SteppedFabric::start(const Transfer& t, Time at, uint32_t qp, bool quiet) {
   TRAINYARD_ASSERT(at.ps() >= now_ && t.size.count() > 0 && t.src != t.dst);
   TRAINYARD_ASSERT(t.src < topology_.hosts().size() && t.dst < topology_.hosts().size());
+  began_ = std::min(began_, at.ps());
   const bool again = !free_records_.empty();
   const auto id = again ? free_records_.back() : static_cast<TransferId>(records_.size());
   TransferRecord r;

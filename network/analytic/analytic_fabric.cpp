@@ -19,7 +19,9 @@ TransferId AnalyticFabric::start(const Transfer& t, Time at) {
 }
 
 Time AnalyticFabric::next_event() const {
-  return events_.empty() ? Time::infinity() : Time::ps(events_.next_time());
+  const int64_t next =
+      std::min(calls_.next_event(), events_.empty() ? INT64_MAX : events_.next_time());
+  return next == INT64_MAX ? Time::infinity() : Time::ps(next);
 }
 
 void AnalyticFabric::on_start(TransferId id) {
@@ -49,15 +51,28 @@ void AnalyticFabric::on_start(TransferId id) {
 
 Time AnalyticFabric::advance(Time limit, std::vector<Completion>& out) {
   const size_t before = out.size();
-  while (out.size() == before && !events_.empty() && events_.next_time() <= limit.ps()) {
-    now_ = events_.next_time();
+  const auto stop = [&] { return out.size() != before || calls_.any_done(); };
+  for (Time next = next_event(); !stop() && next <= limit && next != Time::infinity();
+       next = next_event()) {
+    now_ = next.ps();
     events_done_ += events_.run(
         now_, book_, out, [&](TransferId id) { on_start(id); },
         [&](TransferId id) { return qp_of_[id]; });
+    calls_.run(now_);
   }
   sort_completions(out, before);
-  if (out.size() == before && limit != Time::infinity()) now_ = std::max(now_, limit.ps());
+  if (!stop() && limit != Time::infinity()) now_ = std::max(now_, limit.ps());
   return Time::ps(now_);
+}
+
+const std::vector<TransferRecord>& AnalyticFabric::transfers() const {
+  if (calls_.records().empty()) return book_.records();
+  all_records_ = book_.records();
+  all_records_.insert(all_records_.end(), calls_.records().begin(), calls_.records().end());
+  std::stable_sort(
+      all_records_.begin(), all_records_.end(),
+      [](const TransferRecord& a, const TransferRecord& b) { return a.start < b.start; });
+  return all_records_;
 }
 
 namespace {
@@ -73,6 +88,15 @@ const std::vector<ParamSpec>& analytic_params() {
        "messages that leave through one NIC port are sent one after the other; false: nothing is "
        "shared, as in astra-sim's congestion-unaware analytical network",
        "astra-sim, analytical network, congestion-unaware"},
+      {"whole_collectives",
+       ParamType::boolean,
+       "true",
+       "",
+       "",
+       {},
+       "collectives are worked out as a whole, not message by message: the same times with less "
+       "memory and time; not with nic_serialization or faults",
+       "docs/engines.md"},
   };
   return specs;
 }
@@ -86,6 +110,7 @@ const RegisterModel<EngineFactory> kAnalytic{
     [](const Topology& topology, const PacketConfig& config, const Params& params) {
       AnalyticConfig analytic;
       analytic.nic_serialization = params.boolean("nic_serialization");
+      analytic.whole_collectives = params.boolean("whole_collectives");
       return std::make_unique<AnalyticFabric>(topology, config, analytic);
     }};
 

@@ -48,11 +48,14 @@ int64_t PathBook::send_ps(int64_t bytes, int64_t rate_bps) const {
   return transmission_time(Bytes(bytes), Rate::bps(rate_bps), Time::ps(config_.resolution_ps)).ps();
 }
 
+uint32_t PathBook::find(const Transfer& t) const {
+  if (!config_.persistent_qps) return kNone;
+  const auto it = qp_index_.find({t.src, t.dst, t.channel});
+  return it == qp_index_.end() ? kNone : it->second;
+}
+
 uint32_t PathBook::queue_pair(const Transfer& t) {
-  if (config_.persistent_qps) {
-    const auto it = qp_index_.find({t.src, t.dst, t.channel});
-    if (it != qp_index_.end()) return it->second;
-  }
+  if (const uint32_t known = find(t); known != kNone) return known;
   const auto index = static_cast<uint32_t>(qps_.size());
   const uint32_t src_node = topology_.hosts()[t.src];
   const uint32_t dst_node = topology_.hosts()[t.dst];
@@ -127,24 +130,33 @@ TransferId PathBook::add(const Transfer& t, Time at) {
   return static_cast<TransferId>(records_.size() - 1);
 }
 
-void PathBook::carry(TransferId id, uint32_t qp, const MessageCost& cost) {
-  const QueuePair& q = qps_[qp];
-  TransferRecord& r = records_[id];
-  r.hops = static_cast<uint32_t>(q.forward.size());
-  r.packets = static_cast<uint64_t>(cost.packets);
-  r.transmissions = static_cast<uint64_t>(cost.packets) * q.forward.size() +
-                    static_cast<uint64_t>(cost.acks) * q.reverse.size();
-  for (const uint32_t p : q.forward) {
-    ports_[p].packets += static_cast<uint64_t>(cost.packets);
-    ports_[p].bytes += cost.wire;
-    ports_[p].payload += r.bytes;
-  }
-  for (const uint32_t p : q.reverse) {
-    ports_[p].packets += static_cast<uint64_t>(cost.acks);
-    ports_[p].bytes += cost.ack_wire;
-  }
+void PathBook::book(uint32_t qp, int64_t bytes, const MessageCost& cost) {
+  QueuePair& q = qps_[qp];
+  q.packets += static_cast<uint64_t>(cost.packets);
+  q.acks += static_cast<uint64_t>(cost.acks);
+  q.wire += cost.wire;
+  q.ack_wire += cost.ack_wire;
+  q.payload += bytes;
   totals_.data_packets += static_cast<uint64_t>(cost.packets);
   totals_.ack_packets += static_cast<uint64_t>(cost.acks);
+  totals_.transmissions += transmissions(qp, cost);
+  totals_.wire_bytes += cost.wire * static_cast<int64_t>(q.forward.size()) +
+                        cost.ack_wire * static_cast<int64_t>(q.reverse.size());
+}
+
+void PathBook::carry(TransferId id, uint32_t qp, const MessageCost& cost) {
+  TransferRecord& r = records_[id];
+  r.hops = static_cast<uint32_t>(qps_[qp].forward.size());
+  r.packets = static_cast<uint64_t>(cost.packets);
+  r.transmissions = transmissions(qp, cost);
+  book(qp, r.bytes, cost);
+}
+
+void PathBook::carry_unrecorded(uint32_t qp, int64_t bytes, const MessageCost& cost) {
+  unrecorded_transmissions_ += transmissions(qp, cost);
+  unrecorded_crossed_ += bytes * static_cast<int64_t>(qps_[qp].forward.size());
+  unrecorded_bytes_ += bytes;
+  book(qp, bytes, cost);
 }
 
 void PathBook::deliver(TransferId id, uint32_t qp, Time at) {
@@ -167,6 +179,15 @@ void PathBook::acknowledge(TransferId id, Time at) {
            (static_cast<uint64_t>(r.src) << 32) | r.dst, static_cast<uint64_t>(r.bytes));
 }
 
+void PathBook::deliver_unrecorded(uint32_t qp, int64_t bytes, Time delivered, Time acknowledged) {
+  QueuePair& q = qps_[qp];
+  totals_.payload_bytes += bytes;
+  fingerprint_ +=
+      dice(static_cast<uint64_t>(delivered.ps()), kTraceDelivered, q.identity, q.messages++) +
+      dice(static_cast<uint64_t>(acknowledged.ps()), kTraceAcked,
+           (static_cast<uint64_t>(q.src) << 32) | q.dst, static_cast<uint64_t>(bytes));
+}
+
 std::string PathBook::describe_outstanding() const {
   std::string out;
   int shown = 0;
@@ -185,15 +206,33 @@ std::string PathBook::describe_outstanding() const {
   return out.empty() ? "nothing is outstanding" : out;
 }
 
+std::vector<PathBook::PortSums> PathBook::port_sums() const {
+  std::vector<PortSums> sums(ports_.size());
+  for (const QueuePair& q : qps_) {
+    for (const uint32_t p : q.forward) {
+      sums[p].packets += q.packets;
+      sums[p].bytes += q.wire;
+      sums[p].payload += q.payload;
+    }
+    for (const uint32_t p : q.reverse) {
+      sums[p].packets += q.acks;
+      sums[p].bytes += q.ack_wire;
+    }
+  }
+  return sums;
+}
+
 std::vector<LinkRecord> PathBook::links() const {
   std::vector<LinkRecord> out;
   out.reserve(ports_.size());
-  for (const Port& p : ports_) {
+  const std::vector<PortSums> sums = port_sums();
+  for (size_t i = 0; i < ports_.size(); ++i) {
+    const Port& p = ports_[i];
     LinkRecord r = link_record(topology_, p.global, Rate::bps(p.rate_bps));
-    r.packets = p.packets;
-    r.bytes = p.bytes;
-    r.data_bytes = p.payload;
-    r.busy = transmission_time(Bytes(p.bytes), Rate::bps(p.carries_bps));
+    r.packets = sums[i].packets;
+    r.bytes = sums[i].bytes;
+    r.data_bytes = sums[i].payload;
+    r.busy = transmission_time(Bytes(r.bytes), Rate::bps(p.carries_bps));
     out.push_back(std::move(r));
   }
   for (const QueuePair& q : qps_) {
@@ -205,10 +244,6 @@ std::vector<LinkRecord> PathBook::links() const {
 FabricTotals PathBook::totals(uint64_t events) const {
   FabricTotals t = totals_;
   t.events = events;
-  for (const Port& p : ports_) {
-    t.transmissions += p.packets;
-    t.wire_bytes += p.bytes;
-  }
   return t;
 }
 
@@ -217,8 +252,8 @@ void PathBook::check_conservation() const {
     throw SimulationError("conservation broken: " + what + ": " + std::to_string(a) + " against " +
                           std::to_string(b) + "; please report this scenario");
   };
-  uint64_t transmissions = 0;
-  int64_t crossed = 0, asked = 0;
+  uint64_t transmissions = unrecorded_transmissions_;
+  int64_t crossed = unrecorded_crossed_, asked = unrecorded_bytes_;
   for (const TransferRecord& r : records_) {
     transmissions += r.transmissions;
     if (r.transmissions > 0) crossed += r.bytes * static_cast<int64_t>(r.hops);
@@ -226,7 +261,7 @@ void PathBook::check_conservation() const {
   }
   uint64_t on_links = 0;
   int64_t payload = 0;
-  for (const Port& p : ports_) {
+  for (const PortSums& p : port_sums()) {
     on_links += p.packets;
     payload += p.payload;
   }

@@ -42,9 +42,11 @@ class PathBook {
     std::vector<uint32_t> reverse;
     int64_t slowest_bps = 0;  // carried by the slowest forward link
     int64_t delay_ps = 0, return_delay_ps = 0;
-    int64_t full_store_ps = 0;  // one full packet on all forward links but the slowest
-    uint64_t identity = 0;      // who it is, for the fingerprint
-    uint32_t messages = 0;      // so far
+    int64_t full_store_ps = 0;       // one full packet on all forward links but the slowest
+    uint64_t identity = 0;           // who it is, for the fingerprint
+    uint32_t messages = 0;           // delivered so far
+    uint64_t packets = 0, acks = 0;  // so far; bytes on the wire and of messages
+    int64_t wire = 0, ack_wire = 0, payload = 0;
   };
   struct Port {
     uint32_t global = 0;
@@ -52,12 +54,14 @@ class PathBook {
     /// What full packets get through: the rate, or more where transmission times are rounded down
     /// to a resolution above 1 ps (ns-3's whole nanoseconds).
     int64_t carries_bps = 0;
-    uint64_t packets = 0;
-    int64_t bytes = 0, payload = 0;
   };
+
+  static constexpr uint32_t kNone = 0xffffffffU;
 
   /// The queue pair of a transfer, opened where there is none yet.
   uint32_t queue_pair(const Transfer& t);
+  /// The same, or kNone: it is to be opened.
+  [[nodiscard]] uint32_t find(const Transfer& t) const;
   [[nodiscard]] MessageCost cost(uint32_t qp, int64_t bytes) const;
   [[nodiscard]] const std::vector<QueuePair>& queue_pairs() const { return qps_; }
   [[nodiscard]] const std::vector<Port>& ports() const { return ports_; }
@@ -67,6 +71,15 @@ class PathBook {
   void carry(TransferId id, uint32_t qp, const MessageCost& cost);
   void deliver(TransferId id, uint32_t qp, Time at);
   void acknowledge(TransferId id, Time at);
+
+  /// The same for a message that has no record.
+  void carry_unrecorded(uint32_t qp, int64_t bytes, const MessageCost& cost);
+  void deliver_unrecorded(uint32_t qp, int64_t bytes, Time delivered, Time acknowledged);
+  /// Link transmissions of its data and ACKs.
+  [[nodiscard]] uint64_t transmissions(uint32_t qp, const MessageCost& cost) const {
+    return static_cast<uint64_t>(cost.packets) * qps_[qp].forward.size() +
+           static_cast<uint64_t>(cost.acks) * qps_[qp].reverse.size();
+  }
 
   [[nodiscard]] const std::vector<TransferRecord>& records() const { return records_; }
   [[nodiscard]] uint32_t channel(TransferId id) const { return channels_[id]; }
@@ -81,6 +94,12 @@ class PathBook {
  private:
   uint32_t visit(uint32_t global_port);
   void route(const FlowTuple& tuple, std::vector<uint32_t>& out);
+  void book(uint32_t qp, int64_t bytes, const MessageCost& cost);
+  struct PortSums {
+    uint64_t packets = 0;
+    int64_t bytes = 0, payload = 0;
+  };
+  [[nodiscard]] std::vector<PortSums> port_sums() const;
   [[nodiscard]] int64_t send_ps(int64_t bytes, int64_t rate_bps) const;
 
   const Topology& topology_;
@@ -94,6 +113,8 @@ class PathBook {
   size_t outstanding_ = 0;
   FabricTotals totals_;
   uint64_t fingerprint_ = 0;
+  uint64_t unrecorded_transmissions_ = 0;  // for the balance
+  int64_t unrecorded_crossed_ = 0, unrecorded_bytes_ = 0;
   std::unordered_map<uint32_t, uint32_t> port_index_;
   struct Key {
     uint32_t src, dst, channel;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "memo/domain_fabric.h"
+#include "network/analytic/analytic_fabric.h"
 #include "network/packet/packet_fabric.h"
 #include "network/staged_fabric.h"
 #include "sim/collective_host.h"
@@ -326,7 +327,8 @@ inline RandomCase random_case(uint64_t seed, Flavour flavour) {
 }
 
 /// op_by_op: memo without stretches.
-enum class Way { none, off, apart, op_by_op, memo };
+/// The last two: the analytic engine, message by message and with collectives as a whole.
+enum class Way { none, off, apart, op_by_op, memo, messages, whole };
 
 /// As traced, and what RandomCase::late says on top of it.
 class LateRanks final : public ComputeModel {
@@ -374,8 +376,13 @@ inline Outcome run_once(const RandomCase& c, Way way, const FaultSource* gpus, b
                         uint32_t threads = 0) {
   std::unique_ptr<Fabric> fabric;
   DomainFabric* domains = nullptr;
+  CollectiveHost* host = nullptr;
   if (way == Way::none) {
     fabric = std::make_unique<PacketFabric>(c.topology, c.config);
+  } else if (way == Way::messages || way == Way::whole) {
+    auto analytic = std::make_unique<AnalyticFabric>(c.topology, c.config, AnalyticConfig{});
+    if (way == Way::whole) host = analytic.get();
+    fabric = std::move(analytic);
   } else {
     FastPathOptions options;
     options.partition = way != Way::off;
@@ -386,7 +393,7 @@ inline Outcome run_once(const RandomCase& c, Way way, const FaultSource* gpus, b
       options.worth_sharing = 0;
     }
     auto owned = std::make_unique<DomainFabric>(c.topology, c.config, options);
-    domains = owned.get();
+    host = domains = owned.get();
     for (const FabricChange& change : c.changes) domains->schedule(change);
     fabric = std::move(owned);
   }
@@ -398,9 +405,10 @@ inline Outcome run_once(const RandomCase& c, Way way, const FaultSource* gpus, b
   TimelineOptions options;
   options.placement.server = std::make_shared<std::vector<uint32_t>>(c.topology.servers());
   options.eager_sends = true;
+  options.complete_at_receiver = c.config.complete_at_receiver;
   options.stretches = stretches;
   options.faults = gpus;
-  if (gpus == nullptr && c.flows.empty()) options.host = domains;
+  if (gpus == nullptr && c.flows.empty()) options.host = host;
   StagedFabric staged(*fabric, c.flows, {}, {});
   Fabric& beneath = c.flows.empty() ? *fabric : staged;
   const auto row = [](std::string text, std::initializer_list<int64_t> values) {

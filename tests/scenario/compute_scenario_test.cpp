@@ -157,8 +157,8 @@ TEST_F(ComputeScenario, FasterMatrixProductsInFp8WhereTheDeviceHasThem) {
 TEST_F(ComputeScenario, CardsWithUnverifiedValuesAreNamed) {
   const Result r = run_scenario(load(kSmall, {"cluster.device=b200-sxm"}));
   EXPECT_TRUE(has_note(r, "presets", "card of b200-sxm"));
-  EXPECT_TRUE(has_note(r, "presets", "fp8_tflops"));
-  EXPECT_TRUE(has_note(r, "energy", "watts.idle"));
+  EXPECT_TRUE(has_note(r, "presets", "tf32_tflops"));
+  EXPECT_TRUE(has_note(r, "energy", "watts.communication"));
   EXPECT_FALSE(has_note(run_scenario(load(kSmall)), "presets", ""));
   // The default of the fabric is NVLink 4.
   const Result old = run_scenario(load(kSmall, {"cluster.device=a100-sxm"}));

@@ -437,6 +437,7 @@ std::string result_json(const Result& result) {
                         {"transmissions_stepped", f.transmissions_stepped},
                         {"events_stepped", f.events_stepped},
                         {"stepping_stopped", f.stepping_stopped},
+                        {"pauses_not_followed", f.pauses_not_followed},
                         {"audit_domains", f.audited},
                         {"audit_events", f.audit_events},
                         {"audit_payload_bytes", f.bytes_audited},

@@ -353,10 +353,10 @@ void fast_path(const Result& result, std::string& out) {
   if (f.stepping) {
     figure("stepping",
            fmt::format("{} of the payload in {} domains, {} events for {} link transmissions; {} "
-                       "domains left what can be stepped",
+                       "domains left what can be stepped, {} pauses not followed",
                        percent(f.bytes_stepped), report::grouped(f.stepped),
                        report::grouped(f.events_stepped), report::grouped(f.transmissions_stepped),
-                       report::grouped(f.stepping_stopped)),
+                       report::grouped(f.stepping_stopped), report::grouped(f.pauses_not_followed)),
            out);
     figure("audit",
            f.stepped == 0 ? std::string("nothing was stepped")

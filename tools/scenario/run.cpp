@@ -14,6 +14,7 @@
 
 #include "chakra/reader.h"
 #include "memo/domain_fabric.h"
+#include "network/analytic/analytic_fabric.h"
 #include "network/engine.h"
 #include "network/packet/packet_fabric.h"
 #include "network/staged_fabric.h"
@@ -974,6 +975,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     options.stretches = s.stretches;
     options.stepping = s.fast_path == "fast" && s.stepping && !stepping_declines(config);
     options.audit_budget = options.stepping ? s.audit_budget : 0;
+    options.ignored_pauses_ppm = std::llround(s.ignored_pauses * 1e6);
     options.memo_bytes = static_cast<size_t>(s.memo_limit);
     options.threads = s.threads;
     auto fabric = std::make_unique<DomainFabric>(topology, config, options);
@@ -1068,7 +1070,11 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     // Alone, a job needs nobody between it and the fabric.
     const bool alone = flows.empty() && faults.changes().empty();
     Fabric& beneath = alone ? fabric : staged;
-    if (alone && options.faults == nullptr) options.host = domains;
+    auto* const analytic = dynamic_cast<AnalyticFabric*>(owned.get());
+    if (alone && options.faults == nullptr) {
+      options.host = domains;
+      if (analytic != nullptr && analytic->hosts()) options.host = analytic;
+    }
     options.stretches = s.stretches;
     Timeline timeline(import.job, beneath, *compute, *selector, options);
     try {
@@ -1113,6 +1119,13 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
       r.jobs.push_back(std::move(j));
     }
     r.flows = alone ? fabric.transfers() : staged.transfers();
+    if (analytic != nullptr && analytic->messages_left_out() > 0) {
+      r.warnings.push_back(
+          std::to_string(analytic->messages_left_out()) +
+          " messages of collectives are not listed one by one: flows.csv and the figures of flows "
+          "are about sends only (whole_collectives: false lists them, with the memory that it "
+          "takes)");
+    }
   } else {
     ProgressGate progress(hooks, fabric, flows.size());
     try {

@@ -1010,6 +1010,8 @@ void read_simulation(Block& root, Scenario& s) {
   s.noise_variants = static_cast<uint32_t>(variants.integer("noise_variants"));
   const Params memo_limit = b.one(scenario_key("simulation.memo_limit"));
   s.memo_limit = memo_limit.bytes("memo_limit").count();
+  const Params pauses = b.one(scenario_key("simulation.ignored_pauses"));
+  s.ignored_pauses = pauses.real("ignored_pauses");
   Block audit_block = b.block("audit");
   const Params audit = audit_block.one(scenario_key("simulation.audit.budget"));
   s.audit_budget = audit.real("budget");
@@ -1029,7 +1031,7 @@ void read_simulation(Block& root, Scenario& s) {
   list_settings(s, "simulation.", s.engine.params);
   list_setting(s, "simulation.fast_path", fast, b.origin("fast_path"));
   for (const Params* p :
-       {&domains, &memo, &jumps, &stretches, &stepping, &noise, &variants, &memo_limit}) {
+       {&domains, &memo, &jumps, &stretches, &stepping, &noise, &variants, &memo_limit, &pauses}) {
     list_settings(s, "simulation.", *p);
   }
   list_settings(s, "simulation.audit.", audit);

@@ -119,6 +119,7 @@ struct Scenario : WorkloadSpec {
   uint32_t noise_variants = 8;
   double audit_budget = 0;  ///< share of the work
   int64_t memo_limit = 0;   ///< bytes
+  double ignored_pauses = 0.01;
   uint32_t threads = 1;     ///< of the fast path
   Params collectives;
   Params storage;  ///< see workload/storage.h

@@ -440,6 +440,16 @@ std::vector<ModelDoc> all_blocks() {
               {},
               "fast_path: memory for ended episodes; the one used least recently goes first",
               "DESIGN 6"},
+             {"ignored_pauses",
+              PT::real,
+              "1%",
+              "0",
+              "1",
+              {},
+              "fast_path: fast: a stepped domain leaves PFC pauses out while what they would have "
+              "held up on a port, at line rate, is at most this share of its time; beyond, it is "
+              "simulated as packets. 0: at the first one",
+              "docs/fast-path.md"},
              {"audit.budget",
               PT::real,
               "10%",
