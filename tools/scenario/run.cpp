@@ -475,7 +475,7 @@ std::string gpu_names(const std::vector<std::string>& names, const JobPart& part
 }
 
 /// What is known of the jobs when they are through.
-void job_figures(const Scenario& s, Result& r) {
+void job_figures(const Scenario& s, const Storage* storage, Result& r) {
   for (size_t i = 0; i < r.jobs.size(); ++i) {
     JobResult& j = r.jobs[i];
     const std::optional<Training>& training = s.jobs[i].workload.training;
@@ -485,6 +485,9 @@ void job_figures(const Scenario& s, Result& r) {
     if (!training) continue;
     const auto more = measured_figures(*training, s.device, j.end - j.start, times);
     j.training.insert(j.training.end(), more.begin(), more.end());
+    if (storage != nullptr && training->stores()) {
+      add_storage_figures(storage->job_stats(static_cast<uint32_t>(i)), j.start, times, j.training);
+    }
   }
 }
 
@@ -818,11 +821,15 @@ std::vector<Params> collective_entries(const Scenario& s) {
 }
 
 std::unique_ptr<Storage> build_storage(const Scenario& s, const Topology& topology,
-                                       uint32_t ranks) {
-  if (!s.training || !s.training->stores()) return nullptr;
+                                       const Job& job) {
+  if (!s.stores()) return nullptr;
+  const auto ranks = static_cast<uint32_t>(job.ranks.size());
   StorageConfig config = storage_config(s.storage);
   config.node_of = topology.servers();
   config.node_of.resize(ranks);
+  for (size_t i = 0; i < job.parts.size(); ++i) {
+    config.job_of.resize(job.parts[i].first_rank + job.parts[i].ranks, static_cast<uint32_t>(i));
+  }
   if (s.storage.is_word("network", "shared")) {
     const auto& hosts = topology.hosts();
     const SourcePos& pos = s.storage.origin("where").pos;
@@ -833,8 +840,10 @@ std::unique_ptr<Storage> build_storage(const Scenario& s, const Topology& topolo
       const auto endpoint = static_cast<uint32_t>(at - hosts.begin());
       if (endpoint < ranks) {
         throw UserError(pos, "'" + where + "' names the GPU of rank " + std::to_string(endpoint),
-                        "storage sits on nodes of its own: raise cluster.nodes, give layout.dp "
-                        "and name the nodes beyond");
+                        s.jobs.empty() ? "storage sits on nodes of its own: raise cluster.nodes, "
+                                         "give layout.dp and name the nodes beyond"
+                                       : "storage sits on nodes of its own: raise cluster.nodes "
+                                         "and name nodes that no job is placed on");
       }
       config.endpoints.push_back(endpoint);
     }
@@ -1029,7 +1038,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     spans.exported = &exported.emplace(import.job);
   }
   uint64_t timeline_fingerprint = 0;
-  std::optional<std::array<StorageStats, kStorageActions>> storage_figures;
+  std::unique_ptr<Storage> storage;
   const bool faulty = !faults.records().empty();
   const auto settle = [&] {
     if (!staged.background_left()) drain(fabric, faulty);
@@ -1058,7 +1067,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
                       "compute.overlap_slowdown together with faults of GPUs is not built yet",
                       "remove one of them");
     }
-    const auto storage = build_storage(s, topology, ranks);
+    storage = build_storage(s, topology, import.job);
     options.storage = storage.get();
     options.progress = [&](Time now, uint64_t done) {
       cut = now >= s.until;
@@ -1088,7 +1097,6 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     r.end = std::max(
         {timeline.end(), staged.last_flow_progress(), r.complete ? Time() : staged.reached()});
     r.step_time = timeline.end();
-    if (storage && r.complete) storage_figures = storage->stats();
     r.rank_times = timeline.rank_times();
     r.ops = ops;
     r.ops_replayed = timeline.ops_replayed();
@@ -1178,7 +1186,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
   if (r.complete && job && r.jobs.empty()) {
     r.energy = energy_figures(s, s.training, r.step_time, r.rank_times);
   }
-  if (r.complete) job_figures(s, r);
+  if (r.complete) job_figures(s, storage.get(), r);
   if (r.complete && exported) exported->write(import.job, s.chakra_out);
   if (power.on() && job) r.power = power.take(s.device, r.step_time);
   if (r.power.window != r.power.asked) {
@@ -1191,7 +1199,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     if (r.complete) {
       const auto more = measured_figures(*s.training, s.device, r.step_time, r.rank_times);
       r.training.insert(r.training.end(), more.begin(), more.end());
-      if (storage_figures) add_storage_figures(*storage_figures, r.rank_times, r.training);
+      if (storage) add_storage_figures(storage->stats(), Time(), r.rank_times, r.training);
     }
   }
   trust_notes(s, config, topology, workload ? &import : nullptr, remarks, r);

@@ -72,9 +72,9 @@ PacketConfig packet_config(const Scenario& scenario);
 /// The collectives of a scenario's traffic, which run as a job; none where there is a workload.
 std::vector<Params> collective_entries(const Scenario& scenario);
 
-/// What serves the job's reads and writes; null: it has none.
+/// What serves the reads and writes of all jobs; null: there are none.
 std::unique_ptr<Storage> build_storage(const Scenario& scenario, const Topology& topology,
-                                       uint32_t ranks);
+                                       const Job& job);
 
 /// The faults of a scenario, resolved. `job` null: flows only.
 StepFaults build_faults(const Scenario& scenario, const Topology& topology,

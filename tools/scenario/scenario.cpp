@@ -730,10 +730,6 @@ void read_job(const ConfigNode& node, size_t number, const SourcePos& fallback, 
     throw UserError(job.pos, "job '" + job.name + "' has no workload",
                     "give it 'workload: {model: NAME, ...}' or '{chakra: PREFIX}'");
   }
-  if (job.workload.training && job.workload.training->stores()) {
-    throw UserError(job.pos, "job '" + job.name + "' uses storage: not built yet beside other jobs",
-                    "remove its dataset and checkpoint, or make it the workload");
-  }
   b.finish();
   s.jobs.push_back(std::move(job));
 }
@@ -819,9 +815,12 @@ void read_storage(Block& root, Scenario& s) {
   s.storage = Params(storage_params());
   b.fill(s.storage);
   s.storage_pos = b.pos();
-  if (!s.training || !s.training->stores()) {
+  if (!s.stores()) {
     if (!b.present()) return;
-    throw UserError(b.pos(), "storage serves generated workloads, and this one has no use for it",
+    throw UserError(b.pos(),
+                    s.jobs.empty()
+                        ? "storage serves generated workloads, and this one has no use for it"
+                        : "storage serves generated workloads, and no job has a use for it",
                     "set workload.dataset.token_bytes, workload.checkpoint.every or load");
   }
   const bool shared = s.storage.is_word("network", "shared");

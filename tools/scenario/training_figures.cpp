@@ -150,7 +150,7 @@ std::vector<TrainingFigure> measured_figures(const Training& t, const DeviceCard
   return out;
 }
 
-void add_storage_figures(const std::array<StorageStats, kStorageActions>& stats,
+void add_storage_figures(const std::array<StorageStats, kStorageActions>& stats, Time start,
                          const std::vector<RankTimes>& ranks, std::vector<TrainingFigure>& out) {
   double held = 0;
   double whole = 0;
@@ -181,9 +181,10 @@ void add_storage_figures(const std::array<StorageStats, kStorageActions>& stats,
     out.push_back({prefix + "_longest_s", "", "", s.longest.seconds()});
     out.push_back({prefix + "_queue_ratio", "", "", s.queue_ratio()});
     if (action == StorageAction::load) {
-      out.push_back({"time_to_ready_s", "time to ready",
-                     print_time(s.last, 4) + " from the start to the last rank's checkpoint",
-                     s.last.seconds()});
+      out.push_back(
+          {"time_to_ready_s", "time to ready",
+           print_time(s.last - start, 4) + " from the start to the last rank's checkpoint",
+           (s.last - start).seconds()});
     }
   }
 }

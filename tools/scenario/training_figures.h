@@ -21,8 +21,8 @@ std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job);
 std::vector<TrainingFigure> measured_figures(const Training& t, const DeviceCard& device, Time time,
                                              const std::vector<RankTimes>& ranks);
 
-/// Reads and writes of storage, and how long a start had to wait for its checkpoint.
-void add_storage_figures(const std::array<StorageStats, kStorageActions>& stats,
+/// Reads and writes of storage, and how long a start, at `start`, had to wait for its checkpoint.
+void add_storage_figures(const std::array<StorageStats, kStorageActions>& stats, Time start,
                          const std::vector<RankTimes>& ranks, std::vector<TrainingFigure>& out);
 
 }  // namespace trainyard
