@@ -177,10 +177,10 @@ class QueueingStorage final : public Storage {
       Piece& p = pieces_[id];
       p.at = At::server;
       const Time end = now + c_.latency + at_rate(p.bytes, writes(p) ? c_.write_bps : c_.read_bps);
-      count(requests_[p.request].what, [&](StorageStats& s) {
-        ++s.pieces;
-        s.queue_s += (now - p.joined).seconds();
-        s.piece_s += (end - p.joined).seconds();
+      count(requests_[p.request].what, [&](StorageStats& stats) {
+        ++stats.pieces;
+        stats.queue_s += (now - p.joined).seconds();
+        stats.piece_s += (end - p.joined).seconds();
       });
       schedule(end, id);
     }

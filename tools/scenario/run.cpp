@@ -34,6 +34,7 @@
 #include "workload/chakra_importer.h"
 #include "workload/collective_params.h"
 #include "workload/generator/generate.h"
+#include "workload/generator/grid.h"
 #include "workload/placement.h"
 #include "workload/storage.h"
 #include "workload/traffic.h"
@@ -780,12 +781,28 @@ Workload load_workload(const Scenario& s) {
   return all;
 }
 
-ComputeVariation compute_variation(const Scenario& s, const Topology& topology, uint32_t ranks) {
+ComputeVariation compute_variation(const Scenario& s, const Topology& topology, const Job& job) {
+  const auto ranks = static_cast<uint32_t>(job.ranks.size());
   ComputeVariation v;
   v.seed = s.seed;
   v.jitter = Registry::instance().factory<JitterFactory>("jitter", s.jitter.kind)(s.jitter.params);
-  if (s.slow.empty()) return v;
   std::vector<double> factors(ranks, 1);
+  bool boosted = false;
+  const auto workloads = s.workloads();
+  for (size_t i = 0; i < workloads.size(); ++i) {
+    if (!workloads[i]->training) continue;
+    const Training& t = *workloads[i]->training;
+    const uint32_t first = job.parts.empty() ? 0 : job.parts[i].first_rank;
+    for (const UnlikeReplica& u : t.unlike) {
+      if (u.boost == 1) continue;
+      boosted = true;
+      const Grid grid = dense_grid(t);
+      for (uint32_t r = 0; r < static_cast<uint32_t>(t.ranks); ++r) {
+        if (replica_of(grid, r) == u.replica) factors[first + r] = 1 / u.boost;
+      }
+    }
+  }
+  if (s.slow.empty() && !boosted) return v;
   const auto& hosts = topology.hosts();
   for (const SlowEntry& e : s.slow) {
     bool any = false;
@@ -1009,12 +1026,13 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
   check_variation(s, workload && computes(import.job));
   if (workload && hooks.healthy != nullptr) {
     const std::shared_ptr<ComputeModel> nominal = std::move(compute);
-    compute = std::make_unique<HealthyModel>(
-        nominal,
-        vary_compute(std::make_unique<SharedModel>(nominal), compute_variation(s, topology, ranks)),
-        *hooks.healthy);
+    compute =
+        std::make_unique<HealthyModel>(nominal,
+                                       vary_compute(std::make_unique<SharedModel>(nominal),
+                                                    compute_variation(s, topology, import.job)),
+                                       *hooks.healthy);
   } else if (workload) {
-    compute = vary_compute(std::move(compute), compute_variation(s, topology, ranks));
+    compute = vary_compute(std::move(compute), compute_variation(s, topology, import.job));
   }
   // Flows may go to any GPU, not only to those of a workload.
   const auto hosts = static_cast<uint32_t>(topology.hosts().size());

@@ -59,10 +59,10 @@ struct Workload {
 /// Reads or generates what a scenario's ranks do. Of Scenario::only_job the others do nothing.
 Workload load_workload(const Scenario& scenario);
 
-/// What compute.jitter and compute.slow ask for. Throws UserError for a selector that names no GPU
-/// of the job.
+/// What compute.jitter, compute.slow and boosts of layout.unlike ask for. Throws UserError for a
+/// selector that names no GPU of the job.
 ComputeVariation compute_variation(const Scenario& scenario, const Topology& topology,
-                                   uint32_t ranks);
+                                   const Job& job);
 
 /// The flows of a scenario's traffic, collectives left out, in order of issue.
 std::vector<Flow> build_flows(const Scenario& scenario, uint32_t ranks);

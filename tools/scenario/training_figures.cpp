@@ -21,6 +21,20 @@ std::string percent(double ratio) {
 
 }  // namespace
 
+std::string microbatch_arithmetic(const Training& t) {
+  std::string text = fmt::format("{} micro-batches", t.microbatches);
+  bool handed = false;
+  std::string others;
+  for (const UnlikeReplica& u : t.unlike) {
+    if (u.microbatches == t.microbatches) continue;
+    handed = true;
+    others += fmt::format(", {} in replica {}", u.microbatches, u.replica);
+  }
+  if (handed) return fmt::format("{}{}, global {}", text, others, t.global_batch);
+  return fmt::format("{} = global {} / (dp {} x micro {})", text, t.global_batch, t.dp,
+                     t.micro_batch);
+}
+
 std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job) {
   std::vector<TrainingFigure> out;
   const ModelCard& m = t.card;
@@ -40,6 +54,21 @@ std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job) {
                  fmt::format("{} = global {} / (dp {} x micro {})", t.microbatches, t.global_batch,
                              t.dp, t.micro_batch),
                  static_cast<double>(t.microbatches)});
+  if (!t.unlike.empty()) {
+    out.back().text = microbatch_arithmetic(t);
+    int64_t idle = 0;
+    std::string text;
+    for (const UnlikeReplica& u : t.unlike) {
+      idle += (t.tp - u.tp) * t.pp;
+      if (text.size() > 200) continue;
+      text += fmt::format("replica {}: tp {} of {}{}; ", u.replica, u.tp, t.tp,
+                          u.boost == 1 ? "" : fmt::format(", boost {:.4g}", u.boost));
+    }
+    out.push_back({"idle_ranks", "unlike replicas",
+                   fmt::format("{}{} of {} ranks idle, gradients summed by {} of a group", text,
+                               idle, t.ranks, t.sync_tp),
+                   static_cast<double>(idle)});
+  }
   const StepFlops flops = step_flops(t);
   out.push_back({"step_model_flops", "FLOPs of a step",
                  fmt::format("{:.5g} (attention whole), {:.5g} causal, {:.5g} with recompute",
@@ -49,12 +78,13 @@ std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job) {
   out.push_back({"step_hardware_flops", "", "", flops.hardware});
   out.push_back({"step_parameters_only_flops", "", "", flops.parameters_only});
   out.push_back({"step_all_parameters_flops", "", "", flops.all_parameters});
-  const int64_t stage = fullest_stage(t);
-  const int64_t bytes = stage_memory(t, stage).total();
-  out.push_back(
-      {"memory_bytes", "memory per GPU",
-       (t.pp > 1 ? fmt::format("stage {}: ", stage) : std::string()) + memory_arithmetic(t, stage),
-       static_cast<double>(bytes)});
+  const Training fullest = fullest_replica(t);
+  const int64_t stage = fullest_stage(fullest);
+  const int64_t bytes = stage_memory(fullest, stage).total();
+  out.push_back({"memory_bytes", "memory per GPU",
+                 (t.pp > 1 ? fmt::format("stage {}: ", stage) : std::string()) +
+                     memory_arithmetic(fullest, stage),
+                 static_cast<double>(bytes)});
   out.push_back({"device_memory_bytes", "as a driver shows it",
                  fmt::format("about {}: 15 % of what allocators reserve lies idle, and 2 GB of "
                              "context and buffers",

@@ -13,6 +13,8 @@
 
 namespace trainyard {
 
+/// "8 micro-batches = global 16 / (dp 2 x micro 1)", and which replicas differ.
+std::string microbatch_arithmetic(const Training& t);
 /// What is known before a run: parameters, FLOPs, memory, bubble, communication per dimension.
 /// Without what is sent where the job is empty.
 std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job);

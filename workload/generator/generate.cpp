@@ -44,10 +44,28 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
         std::make_shared<JobExchanges>(out.routing, std::make_shared<SequenceLengths>(t, seed));
   }
 
-  const LayerWork work(t);
+  // Kinds of ranks: the stages of alike replicas, then those of every other tp and number of
+  // micro-batches; where a group has more ranks than sum gradients, the stages of those after them.
   std::vector<StageProgram> stages;
-  for (int64_t stage = 0; stage < t.pp; ++stage) {
-    stages.push_back(StageBuilder(t, work, out.routing.get(), stage).build());
+  const auto build = [&](const Training& replica) {
+    const size_t first = stages.size();
+    const LayerWork work(replica);
+    for (const bool hands_on : {false, true}) {
+      if (hands_on && !replica.reshards()) continue;
+      for (int64_t stage = 0; stage < t.pp; ++stage) {
+        stages.push_back(StageBuilder(replica, work, out.routing.get(), stage, hands_on).build());
+      }
+    }
+    return first;
+  };
+  std::vector<size_t> kind_of(static_cast<size_t>(t.dp));  // replica -> its first program
+  const bool some_alike = static_cast<int64_t>(t.unlike.size()) < t.dp;
+  if (some_alike) build(t);
+  std::map<std::pair<int64_t, int64_t>, size_t> unlike;
+  for (const UnlikeReplica& u : t.unlike) {
+    const auto key = std::make_pair(u.tp, u.microbatches);
+    if (unlike.count(key) == 0) unlike[key] = build(t.of_replica(u.replica));
+    kind_of[static_cast<size_t>(u.replica)] = unlike[key];
   }
   // Stages that do the same with the same slots share a graph, too.
   for (size_t i = 1; i < stages.size(); ++i) {
@@ -95,6 +113,29 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
     }
     return places;
   };
+  // Of a tensor-parallel group those that compute; of ranks that sum gradients those that do.
+  const auto without_idle = [&](GroupKind kind, const std::vector<std::string>& along,
+                                const char* label) {
+    Job all;
+    (void)dense.add_groups(along, label, all);
+    Places places(static_cast<size_t>(t.ranks));
+    uint32_t n = 0;
+    for (const Group& whole : all.groups) {
+      Group group;
+      for (const uint32_t r : whole.members) {
+        const bool in = kind == GroupKind::tensor ? takes_part(t, dense, r)
+                                                  : dense.coordinate(r, "tp") < t.sync_tp;
+        if (in) group.members.push_back(r);
+      }
+      if (group.members.empty()) continue;
+      group.name = label + std::to_string(n++);
+      for (uint32_t m = 0; m < group.members.size(); ++m) {
+        places[group.members[m]] = {static_cast<uint32_t>(job.groups.size()), m};
+      }
+      job.groups.push_back(std::move(group));
+    }
+    return places;
+  };
   const auto add = [&](GroupKind kind, const Grid& grid, const std::vector<std::string>& along,
                        const char* label) {
     const bool used = std::any_of(stages.begin(), stages.end(), [&](const StageProgram& s) {
@@ -103,8 +144,9 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
     const bool copies = t.copies() == 2 && (kind == GroupKind::data || kind == GroupKind::shard ||
                                             kind == GroupKind::expert_data);
     if (used) {
-      groups[static_cast<size_t>(kind)] =
-          copies ? paired(grid, along, label) : grid.add_groups(along, label, job);
+      groups[static_cast<size_t>(kind)] = copies             ? paired(grid, along, label)
+                                          : t.unlike.empty() ? grid.add_groups(along, label, job)
+                                                             : without_idle(kind, along, label);
     }
   };
   const bool all_sharded = t.shard >= t.cp * t.dp;
@@ -123,7 +165,20 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
   add(GroupKind::routing, expert, {"tp", "ep_node", "ep_rail"}, "routing");
   if (t.gradient_norm) {
     auto& of = groups[static_cast<size_t>(GroupKind::world)];
-    for (uint32_t r = 0; r < t.ranks; ++r) of.emplace_back(0, r);
+    if (t.unlike.empty()) {
+      for (uint32_t r = 0; r < t.ranks; ++r) of.emplace_back(0, r);
+    } else {
+      Group working;
+      working.name = "working";
+      of.resize(static_cast<size_t>(t.ranks));
+      for (uint32_t r = 0; r < t.ranks; ++r) {
+        if (!takes_part(t, dense, r)) continue;
+        of[r] = {static_cast<uint32_t>(job.groups.size()),
+                 static_cast<uint32_t>(working.members.size())};
+        working.members.push_back(r);
+      }
+      job.groups.push_back(std::move(working));
+    }
   }
   if (t.pp > 1 && t.model.tied_embeddings && !t.turned()) {
     // The first and last stage only.
@@ -131,7 +186,7 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
     of.resize(static_cast<size_t>(t.ranks));
     uint32_t n = 0;
     for (uint32_t r = 0; r < t.ranks; ++r) {
-      if (dense.coordinate(r, "pp") != 0) continue;
+      if (dense.coordinate(r, "pp") != 0 || !takes_part(t, dense, r)) continue;
       const uint32_t last = dense.moved(r, "pp", t.pp - 1);
       of[r] = {static_cast<uint32_t>(job.groups.size()), 0};
       of[last] = {static_cast<uint32_t>(job.groups.size()), 1};
@@ -139,10 +194,24 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
     }
   }
 
+  std::shared_ptr<OpGraph> nothing;
+  if (!t.unlike.empty()) {
+    nothing = std::make_shared<OpGraph>();
+    nothing->finish();
+  }
   job.ranks.resize(static_cast<size_t>(t.ranks));
   for (uint32_t r = 0; r < t.ranks; ++r) {
+    if (!takes_part(t, dense, r)) {
+      job.ranks[r].graph = nothing;
+      continue;
+    }
     const int64_t stage = dense.coordinate(r, "pp");
-    const StageProgram& program = stages[static_cast<size_t>(stage)];
+    size_t which = static_cast<size_t>(stage);
+    if (!t.unlike.empty()) {
+      which += kind_of[static_cast<size_t>(replica_of(dense, r))];
+      if (dense.coordinate(r, "tp") >= t.sync_tp) which += static_cast<size_t>(t.pp);
+    }
+    const StageProgram& program = stages[which];
     job.ranks[r].graph = program.graph;
     RankBinding& binding = job.ranks[r].binding;
     binding.groups.reserve(program.groups.size());
@@ -154,7 +223,14 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
     }
     binding.peers.reserve(program.peers.size());
     for (const PeerKind kind : program.peers) {
+      if (kind >= PeerKind::tensor) {
+        binding.peers.push_back(dense.moved(
+            r, "tp", static_cast<int64_t>(kind) - static_cast<int64_t>(PeerKind::tensor)));
+        continue;
+      }
       switch (kind) {
+        case PeerKind::tensor:
+          break;
         case PeerKind::previous_stage:
           binding.peers.push_back(dense.moved(r, "pp", (stage + t.pp - 1) % t.pp));
           break;

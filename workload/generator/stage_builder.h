@@ -33,7 +33,17 @@ enum class GroupKind : uint8_t {
   routing       ///< all ranks that exchange tokens with each other's experts
 };
 inline constexpr size_t kGroupKinds = 13;
-enum class PeerKind : uint8_t { previous_stage, next_stage, previous_context, next_context };
+/// A peer slot likewise; `tensor` + i: the i-th rank of the tensor-parallel group.
+enum class PeerKind : uint16_t {
+  previous_stage,
+  next_stage,
+  previous_context,
+  next_context,
+  tensor
+};
+inline PeerKind tensor_peer(int64_t i) {
+  return static_cast<PeerKind>(static_cast<int64_t>(PeerKind::tensor) + i);
+}
 
 struct StageProgram {
   std::shared_ptr<const OpGraph> graph;
@@ -43,8 +53,10 @@ struct StageProgram {
 
 class StageBuilder {
  public:
+  /// `training`: of the replica. `hands_on`: the rank takes no part in the sum over replicas, it
+  /// hands its gradients to those of its group that do (Training::sync_tp).
   StageBuilder(const Training& training, const LayerWork& work, const MoeRouting* routing,
-               int64_t stage);
+               int64_t stage, bool hands_on = false);
   StageProgram build();
 
  private:
@@ -54,6 +66,8 @@ class StageBuilder {
   struct Bucket {
     std::vector<int64_t> units;
     int64_t dense = 0, experts = 0;  // parameters
+    int64_t split = 0;               // of the dense ones those that tensor-parallel ranks share
+    int64_t sync = 0;                // dense, where sync_tp ranks share them
     bool last = false;               // of the last micro-batch
   };
   struct Place {
@@ -138,6 +152,11 @@ class StageBuilder {
   void close_bucket();
   void reduce(const Bucket& bucket);
   void finish_step();
+  /// Gradients, from ranks that hand them on to those that sum: @returns what the sum waits for.
+  std::vector<uint32_t> reshard(const Bucket& bucket);
+  /// Gradients or parameters the other way once `after` is done: @returns what arrives.
+  std::vector<uint32_t> reshard_back(const Bucket& bucket, int64_t element, uint32_t after,
+                                     const char* what);
 
   // Storage
   uint32_t storage(StorageAction action, int64_t bytes, const char* what);
@@ -145,7 +164,12 @@ class StageBuilder {
   void read_data();
   void write_checkpoint();
   /// Parameters of the stage on one rank, dense and of experts.
-  [[nodiscard]] std::pair<int64_t, int64_t> parameters() const;
+  [[nodiscard]] std::pair<int64_t, int64_t> parameters() const { return parameters(t_); }
+  [[nodiscard]] std::pair<int64_t, int64_t> parameters(const Training& t) const;
+  /// Those whose sum over replicas the rank has a part in, and so their optimizer's state.
+  [[nodiscard]] std::pair<int64_t, int64_t> summed() const {
+    return hands_on_ ? std::pair<int64_t, int64_t>{0, 0} : parameters(sync_);
+  }
 
   [[nodiscard]] int64_t bytes_between_stages() const;
   [[nodiscard]] uint32_t exchange(int64_t layer, bool combine) const;
@@ -154,6 +178,8 @@ class StageBuilder {
   [[nodiscard]] int64_t key_value_bytes() const;
 
   const Training& t_;
+  const Training sync_;  // t_ in the layout in which replicas sum
+  const bool hands_on_;
   const LayerWork& w_;
   const MoeRouting* routing_;
   int64_t stage_;
