@@ -69,9 +69,11 @@ TEST_F(UnlikeScenario, ALostGpuCostsAnEighthUnlessClocksMakeUpForIt) {
   const Result boosted = run(entry("        boost: auto\n"));
   const Result given = run(entry("        boost: 1.1428571428571428\n"));
   const double slower = ratio(lost.step_time, healthy.step_time);
-  EXPECT_GT(slower, 1.10);
-  EXPECT_LT(slower, 8.0 / 7 + 0.02);
-  EXPECT_NEAR(1, ratio(boosted.step_time, healthy.step_time), 0.03);
+  EXPECT_GT(slower, 1.08);
+  EXPECT_LT(slower, 8.0 / 7);
+  // Not all of it: shards of gradients are an eighth larger, and resharded.
+  EXPECT_LT(ratio(boosted.step_time, healthy.step_time), 1.04);
+  EXPECT_LT(boosted.step_time, lost.step_time);
   EXPECT_EQ(given.fingerprint, boosted.fingerprint);
   EXPECT_EQ(Time(), lost.rank_times[7].compute);
   // The other replica computes as before and waits.
@@ -82,13 +84,13 @@ TEST_F(UnlikeScenario, ALostGpuCostsAnEighthUnlessClocksMakeUpForIt) {
   EXPECT_NEAR(1, ratio(boosted.rank_times[0].compute, healthy.rank_times[0].compute), 0.02);
 }
 
-// A:F64: 26 of 56 sequences for 7 ranks, 30 for 8, is as even as micro-batches can be.
+// A:F64: 27 of 56 sequences for 7 ranks, 29 for 8, is as even as micro-batches can be.
 TEST_F(UnlikeScenario, HandingSequencesOnShortensTheStep) {
   const Result kept = run(entry());
-  const Result handed = run(entry("        batch: 26\n"));
+  const Result handed = run(entry("        batch: 27\n"));
   EXPECT_LT(handed.step_time, kept.step_time);
-  EXPECT_NEAR(26.0 / 28, ratio(handed.rank_times[0].compute, kept.rank_times[0].compute), 0.01);
-  EXPECT_NEAR(30.0 / 28, ratio(handed.rank_times[8].compute, kept.rank_times[8].compute), 0.01);
+  EXPECT_NEAR(27.0 / 28, ratio(handed.rank_times[0].compute, kept.rank_times[0].compute), 0.01);
+  EXPECT_NEAR(29.0 / 28, ratio(handed.rank_times[8].compute, kept.rank_times[8].compute), 0.01);
 }
 
 // What the NICs carried: sums of seven shards, nothing of the idle rank and of the one that hands
