@@ -135,6 +135,40 @@ TEST_F(UnlikeScenario, TheFastPathGivesTheSame) {
   EXPECT_TRUE(told);
 }
 
+// The other stages wait for the one that is slower, and a boost of it alone makes up for that.
+TEST_F(UnlikeScenario, OneSlowStageSlowsThePipeline) {
+  const auto run_stage = [&](const std::string& unlike) {
+    const fs::path file = folder_ / "s.yaml";
+    std::ofstream(file) << "cluster: {nodes: 4}\n"
+                           "workload:\n"
+                           "  model: {layers: 2, hidden: 7168, heads: 56, vocab: 7168}\n"
+                           "  batch: {global: 32, sequence: 1792}\n"
+                           "  layout: {tp: 8, pp: 2, dp: 2, zero: 1"
+                        << unlike << "}\nsimulation: {engine: flow}\n";
+    Result r = run_scenario(load_scenario(file.string()));
+    EXPECT_TRUE(r.complete) << r.incomplete_reason;
+    return r;
+  };
+  const Result healthy = run_stage("");
+  const Result lost = run_stage(", unlike: [{replica: 1, stage: 1, tp: 7}]");
+  const Result boosted = run_stage(", unlike: [{replica: 1, stage: 1, tp: 7, boost: auto}]");
+  EXPECT_GT(ratio(lost.step_time, healthy.step_time), 1.04);
+  EXPECT_LT(ratio(lost.step_time, healthy.step_time), 8.0 / 7);
+  EXPECT_LT(boosted.step_time, lost.step_time);
+  // Only stage 1 of replica 1 computes longer: ranks 24 to 30.
+  for (uint32_t r = 0; r < 32; ++r) {
+    const double more = ratio(lost.rank_times[r].compute, healthy.rank_times[r].compute);
+    if (r == 31) {
+      EXPECT_EQ(0, more);
+    } else if (r >= 24) {
+      EXPECT_NEAR(8.0 / 7, more, 0.02) << r;
+      EXPECT_NEAR(1, ratio(boosted.rank_times[r].compute, healthy.rank_times[r].compute), 0.02);
+    } else {
+      EXPECT_NEAR(1, more, 0.02) << r;
+    }
+  }
+}
+
 // Stages, steps, checkpoints and a job beside it.
 TEST_F(UnlikeScenario, StagesAndCheckpointsRunToTheEnd) {
   const std::string model = "workload: {model: {layers: 4, hidden: 768, heads: 12, vocab: 3072}, ";

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -279,7 +280,7 @@ TEST(Unlike, RemaindersAreThoseOfTheFullestRank) {
   }
   EXPECT_TRUE(told);
   // It needs the most memory: an eighth more of the MLP, twice the heads.
-  const Training fullest = fullest_replica(t);
+  const Training fullest = fullest_replica(t).first;
   EXPECT_EQ(7, fullest.tp);
   EXPECT_GT(stage_memory(fullest, 0).total(), stage_memory(t, 0).total());
   // A summing rank of the others holds gradients and state of that shard, parameters of its own.
@@ -287,6 +288,59 @@ TEST(Unlike, RemaindersAreThoseOfTheFullestRank) {
   EXPECT_EQ(stage_memory(seven, 0).gradients, other.gradients);
   EXPECT_EQ(stage_memory(seven, 0).optimizer, other.optimizer);
   EXPECT_LT(other.parameters, stage_memory(seven, 0).parameters);
+}
+
+// One stage only: the others sum as ever, and activations are cut anew on their way.
+TEST(Unlike, OneStageMayBeSmallerThanItsNeighbours) {
+  ModelCard m = even_model(6);
+  m.tied_embeddings = false;
+  for (const char* parallel : {"true", "false"}) {
+    const Training t = training(
+        m,
+        layout("[{replica: 0, stage: 1, tp: 7}]",
+               {{"layout.pp", "3"}, {"layout.sequence_parallel", parallel}, {"layout.zero", "1"}}));
+    const Job job = generate_job(t, "job", 1).job;
+    // Order tp, dp, pp: stage 1 begins at rank 16.
+    for (uint32_t r = 0; r < 48; ++r) EXPECT_EQ(r == 23, job.ranks[r].graph->ops.empty()) << r;
+    std::multiset<std::vector<int64_t>> sends;
+    std::multiset<std::vector<int64_t>> recvs;
+    std::vector<int64_t> activations(48);
+    for (uint32_t r = 0; r < job.ranks.size(); ++r) {
+      const RankProgram& program = job.ranks[r];
+      for (const Op& op : program.graph->ops) {
+        if (op.kind != OpKind::send && op.kind != OpKind::recv) continue;
+        const uint32_t peer = program.binding.peers[op.peer_slot];
+        const bool send = op.kind == OpKind::send;
+        (send ? sends : recvs)
+            .insert({send ? r : peer, send ? peer : r, static_cast<int64_t>(op.tag), op.bytes});
+        const Stream& stream = program.graph->streams[op.stream];
+        if (!send && stream.dimension == Dimension::pipeline) activations[r] += op.bytes;
+      }
+    }
+    EXPECT_EQ(sends, recvs);
+    // Both ways, 7 micro-batches of 56 tokens. Seven take 8 tokens each, eight take 7.
+    const int64_t whole = 56 * 1792 * 2 * 7;
+    const bool split = t.sequence_parallel;
+    for (uint32_t r = 16; r < 23; ++r) EXPECT_EQ(2 * whole / (split ? 7 : 1), activations[r]) << r;
+    for (uint32_t r = 24; r < 32; ++r) EXPECT_EQ(2 * whole / (split ? 8 : 1), activations[r]) << r;
+    for (uint32_t r = 0; r < 8; ++r) EXPECT_EQ(whole / (split ? 8 : 1), activations[r]) << r;
+    for (uint32_t r = 32; r < 40; ++r) EXPECT_EQ(whole / (split ? 8 : 1), activations[r]) << r;
+    // Sums over replicas: eight pairs in stages 0 and 2, seven in stage 1.
+    std::map<uint32_t, int> pairs;
+    for (const Group& g : job.groups) {
+      if (g.name.rfind("shard", 0) == 0) ++pairs[g.members[0] / 16];
+    }
+    EXPECT_EQ((std::map<uint32_t, int>{{0, 8}, {1, 7}, {2, 8}}), pairs);
+    const auto reshards = [&](uint32_t rank) {
+      return !ops_of(job, rank, [](const Op& o, const Stream& s) {
+                return (o.kind == OpKind::send || o.kind == OpKind::recv) &&
+                       s.dimension == Dimension::data;
+              }).empty();
+    };
+    for (uint32_t r = 0; r < 48; ++r) EXPECT_EQ(r >= 24 && r < 32, reshards(r)) << r;
+    const auto [fullest, stage] = fullest_replica(t);
+    EXPECT_GE(stage_memory(fullest, stage).total(), stage_memory(t.of_replica(0, 1), 1).total());
+  }
 }
 
 TEST(Unlike, WhatDoesNotFitIsRefusedByName) {
@@ -314,6 +368,9 @@ TEST(Unlike, WhatDoesNotFitIsRefusedByName) {
   expect("[{replica: 2, tp: 7}]", {}, "replica '2' is no whole number up to 1");
   expect("[{replica: 0, tp: 8}]", {}, "not below layout.tp 8");
   expect("[{replica: 0, tp: 7}, {replica: 0-1, tp: 6}]", {}, "replica 0 is named twice");
+  expect("[{replica: 0, tp: 7}, {replica: 0, stage: 0, tp: 6}]", {}, "replica 0 is named twice");
+  expect("[{replica: 0, stage: 1, tp: 7}]", {}, "stage '1' is no whole number up to 0");
+  expect("[{replica: 0, stage: 1, tp: 7}]", {{"layout.pp", "2"}}, "tied embeddings");
   expect("[{replica: 0}]", {}, "needs replica and tp");
   expect("[{replica: 0, tp: 7, rank: 3}]", {}, "unknown key 'rank'");
   expect("[{replica: 0, tp: 7, boost: fast}]", {}, "boost 'fast'");

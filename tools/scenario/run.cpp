@@ -798,7 +798,8 @@ ComputeVariation compute_variation(const Scenario& s, const Topology& topology, 
       boosted = true;
       const Grid grid = dense_grid(t);
       for (uint32_t r = 0; r < static_cast<uint32_t>(t.ranks); ++r) {
-        if (replica_of(grid, r) == u.replica) factors[first + r] = 1 / u.boost;
+        const bool here = u.stage < 0 || grid.coordinate(r, "pp") == u.stage;
+        if (here && replica_of(grid, r) == u.replica) factors[first + r] = 1 / u.boost;
       }
     }
   }

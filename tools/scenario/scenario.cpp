@@ -784,8 +784,9 @@ void check_memory(const WorkloadSpec& w, const std::string& path, const Params& 
   for (const auto& text : layout_warnings(*w.training, s.gpus_per_node)) {
     s.warnings.push_back(text);
   }
-  const Training t = fullest_replica(*w.training);
-  const int64_t stage = fullest_stage(t);
+  const auto fullest = fullest_replica(*w.training);
+  const Training& t = fullest.first;
+  const int64_t stage = fullest.second;
   const int64_t buffers = communicators(t) * communicator.bytes("communicator").count();
   const int64_t need = stage_memory(t, stage).total() + buffers;
   std::string arithmetic =

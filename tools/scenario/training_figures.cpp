@@ -24,10 +24,12 @@ std::string percent(double ratio) {
 std::string microbatch_arithmetic(const Training& t) {
   std::string text = fmt::format("{} micro-batches", t.microbatches);
   bool handed = false;
+  int64_t told = -1;
   std::string others;
   for (const UnlikeReplica& u : t.unlike) {
-    if (u.microbatches == t.microbatches) continue;
+    if (u.microbatches == t.microbatches || u.replica == told) continue;
     handed = true;
+    told = u.replica;
     others += fmt::format(", {} in replica {}", u.microbatches, u.replica);
   }
   if (handed) return fmt::format("{}{}, global {}", text, others, t.global_batch);
@@ -59,14 +61,15 @@ std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job) {
     int64_t idle = 0;
     std::string text;
     for (const UnlikeReplica& u : t.unlike) {
-      idle += (t.tp - u.tp) * t.pp;
+      idle += (t.tp - u.tp) * (u.stage < 0 ? t.pp : 1);
       if (text.size() > 200) continue;
-      text += fmt::format("replica {}: tp {} of {}{}; ", u.replica, u.tp, t.tp,
+      text += fmt::format("replica {}{}: tp {} of {}{}; ", u.replica,
+                          u.stage < 0 ? "" : fmt::format(" stage {}", u.stage), u.tp, t.tp,
                           u.boost == 1 ? "" : fmt::format(", boost {:.4g}", u.boost));
     }
     out.push_back({"idle_ranks", "unlike replicas",
-                   fmt::format("{}{} of {} ranks idle, gradients summed by {} of a group", text,
-                               idle, t.ranks, t.sync_tp),
+                   fmt::format("{}{} of {} ranks idle, gradients summed by {} of their groups",
+                               text, idle, t.ranks, t.sync_tp),
                    static_cast<double>(idle)});
   }
   const StepFlops flops = step_flops(t);
@@ -78,8 +81,7 @@ std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job) {
   out.push_back({"step_hardware_flops", "", "", flops.hardware});
   out.push_back({"step_parameters_only_flops", "", "", flops.parameters_only});
   out.push_back({"step_all_parameters_flops", "", "", flops.all_parameters});
-  const Training fullest = fullest_replica(t);
-  const int64_t stage = fullest_stage(fullest);
+  const auto [fullest, stage] = fullest_replica(t);
   const int64_t bytes = stage_memory(fullest, stage).total();
   out.push_back({"memory_bytes", "memory per GPU",
                  (t.pp > 1 ? fmt::format("stage {}: ", stage) : std::string()) +

@@ -44,28 +44,39 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
         std::make_shared<JobExchanges>(out.routing, std::make_shared<SequenceLengths>(t, seed));
   }
 
-  // Kinds of ranks: the stages of alike replicas, then those of every other tp and number of
-  // micro-batches; where a group has more ranks than sum gradients, the stages of those after them.
+  const Grid dense = dense_grid(t);
   std::vector<StageProgram> stages;
-  const auto build = [&](const Training& replica) {
-    const size_t first = stages.size();
-    const LayerWork work(replica);
-    for (const bool hands_on : {false, true}) {
-      if (hands_on && !replica.reshards()) continue;
-      for (int64_t stage = 0; stage < t.pp; ++stage) {
-        stages.push_back(StageBuilder(replica, work, out.routing.get(), stage, hands_on).build());
-      }
+  std::vector<size_t> program_of;  // rank -> place in `stages`; empty: by stage
+  if (t.unlike.empty()) {
+    const LayerWork work(t);
+    for (int64_t stage = 0; stage < t.pp; ++stage) {
+      stages.push_back(StageBuilder(t, work, out.routing.get(), stage).build());
     }
-    return first;
-  };
-  std::vector<size_t> kind_of(static_cast<size_t>(t.dp));  // replica -> its first program
-  const bool some_alike = static_cast<int64_t>(t.unlike.size()) < t.dp;
-  if (some_alike) build(t);
-  std::map<std::pair<int64_t, int64_t>, size_t> unlike;
-  for (const UnlikeReplica& u : t.unlike) {
-    const auto key = std::make_pair(u.tp, u.microbatches);
-    if (unlike.count(key) == 0) unlike[key] = build(t.of_replica(u.replica));
-    kind_of[static_cast<size_t>(u.replica)] = unlike[key];
+  } else {
+    // By stage, tp and micro-batches, part in the sum, and what neighbouring stages have.
+    std::map<std::array<int64_t, 7>, size_t> kinds;
+    program_of.resize(static_cast<size_t>(t.ranks));
+    for (uint32_t r = 0; r < t.ranks; ++r) {
+      if (!takes_part(t, dense, r)) continue;
+      const int64_t stage = dense.coordinate(r, "pp");
+      const int64_t replica = replica_of(dense, r);
+      const Training mine = t.of_replica(replica, stage);
+      UnlikePlace place;
+      place.hands_on = dense.coordinate(r, "tp") >= mine.sync_tp;
+      place.previous_tp = t.tp_of(replica, (stage + t.pp - 1) % t.pp);
+      place.next_tp = t.tp_of(replica, (stage + 1) % t.pp);
+      place.split = t.sequence_parallel;
+      const bool even = place.previous_tp == mine.tp && place.next_tp == mine.tp;
+      if (!even) place.position = dense.coordinate(r, "tp");
+      const auto [it, added] = kinds.emplace(
+          std::array<int64_t, 7>{stage, mine.tp, mine.microbatches, place.hands_on ? 1 : 0,
+                                 place.position, place.previous_tp, place.next_tp},
+          stages.size());
+      program_of[r] = it->second;
+      if (!added) continue;
+      const LayerWork work(mine);
+      stages.push_back(StageBuilder(mine, work, out.routing.get(), stage, place).build());
+    }
   }
   // Stages that do the same with the same slots share a graph, too.
   for (size_t i = 1; i < stages.size(); ++i) {
@@ -86,7 +97,6 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
   Group& world = job.groups.emplace_back();
   world.name = "world";
   for (uint32_t r = 0; r < t.ranks; ++r) world.members.push_back(r);
-  const Grid dense = dense_grid(t);
   const Grid expert = expert_grid(t);
   using Places = std::vector<std::pair<uint32_t, uint32_t>>;
   std::array<Places, kGroupKinds> groups;
@@ -123,8 +133,9 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
     for (const Group& whole : all.groups) {
       Group group;
       for (const uint32_t r : whole.members) {
-        const bool in = kind == GroupKind::tensor ? takes_part(t, dense, r)
-                                                  : dense.coordinate(r, "tp") < t.sync_tp;
+        const bool in = kind == GroupKind::tensor
+                            ? takes_part(t, dense, r)
+                            : dense.coordinate(r, "tp") < t.sync_tp_of(dense.coordinate(r, "pp"));
         if (in) group.members.push_back(r);
       }
       if (group.members.empty()) continue;
@@ -206,11 +217,7 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
       continue;
     }
     const int64_t stage = dense.coordinate(r, "pp");
-    size_t which = static_cast<size_t>(stage);
-    if (!t.unlike.empty()) {
-      which += kind_of[static_cast<size_t>(replica_of(dense, r))];
-      if (dense.coordinate(r, "tp") >= t.sync_tp) which += static_cast<size_t>(t.pp);
-    }
+    const size_t which = program_of.empty() ? static_cast<size_t>(stage) : program_of[r];
     const StageProgram& program = stages[which];
     job.ranks[r].graph = program.graph;
     RankBinding& binding = job.ranks[r].binding;
@@ -224,12 +231,18 @@ GeneratedJob generate_job(const Training& t, const std::string& name, uint64_t s
     binding.peers.reserve(program.peers.size());
     for (const PeerKind kind : program.peers) {
       if (kind >= PeerKind::tensor) {
-        binding.peers.push_back(dense.moved(
-            r, "tp", static_cast<int64_t>(kind) - static_cast<int64_t>(PeerKind::tensor)));
+        const PeerKind of = kind >= PeerKind::next_tensor       ? PeerKind::next_tensor
+                            : kind >= PeerKind::previous_tensor ? PeerKind::previous_tensor
+                                                                : PeerKind::tensor;
+        const int64_t step = of == PeerKind::next_tensor ? 1
+                             : of == PeerKind::tensor    ? 0
+                                                         : t.pp - 1;
+        binding.peers.push_back(dense.moved(dense.moved(r, "pp", (stage + step) % t.pp), "tp",
+                                            static_cast<int64_t>(kind) - static_cast<int64_t>(of)));
         continue;
       }
       switch (kind) {
-        case PeerKind::tensor:
+        default:  // of a tensor-parallel group: above
           break;
         case PeerKind::previous_stage:
           binding.peers.push_back(dense.moved(r, "pp", (stage + t.pp - 1) % t.pp));

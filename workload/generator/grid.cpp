@@ -87,7 +87,8 @@ int64_t replica_of(const Grid& dense, uint32_t rank) {
 }
 
 bool takes_part(const Training& t, const Grid& dense, uint32_t rank) {
-  return t.unlike.empty() || dense.coordinate(rank, "tp") < t.tp_of(replica_of(dense, rank));
+  return t.unlike.empty() || dense.coordinate(rank, "tp") <
+                                 t.tp_of(replica_of(dense, rank), dense.coordinate(rank, "pp"));
 }
 
 Grid expert_grid(const Training& t) {

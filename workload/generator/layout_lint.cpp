@@ -51,7 +51,7 @@ std::vector<std::string> layout_warnings(const Training& t, int64_t gpus_per_nod
     const bool told = std::any_of(t.unlike.begin(), t.unlike.begin() + static_cast<int64_t>(i),
                                   [&](const UnlikeReplica& other) { return other.tp == u.tp; });
     if (told) continue;
-    const Training replica = t.of_replica(u.replica);
+    const Training replica = t.of_replica(u.replica, std::max<int64_t>(0, u.stage));
     if (replica.model.heads > t.card.heads || replica.model.ffn > t.card.ffn) {
       out.push_back(fmt::format(
           "replica {} with tp {}: {} heads and {} columns of the MLP do not divide; all its ranks "

@@ -153,17 +153,22 @@ int64_t device_memory(int64_t tensor_bytes) {
   return tensor_bytes / 85 * 100 + 2'000'000'000;
 }
 
-Training fullest_replica(const Training& t) {
-  Training fullest = t;
-  const auto need = [](const Training& x) { return stage_memory(x, fullest_stage(x)).total(); };
-  int64_t most = static_cast<int64_t>(t.unlike.size()) < t.dp ? need(t) : -1;
-  std::set<std::pair<int64_t, int64_t>> seen;
-  for (const UnlikeReplica& u : t.unlike) {
-    if (!seen.emplace(u.tp, u.microbatches).second) continue;
-    const Training replica = t.of_replica(u.replica);
-    if (const int64_t bytes = need(replica); bytes > most) {
-      most = bytes;
-      fullest = replica;
+std::pair<Training, int64_t> fullest_replica(const Training& t) {
+  if (t.unlike.empty()) return {t, fullest_stage(t)};
+  std::vector<int64_t> replicas;
+  if (t.alike_replica() >= 0) replicas.push_back(t.alike_replica());
+  for (const UnlikeReplica& u : t.unlike) replicas.push_back(u.replica);
+  std::pair<Training, int64_t> fullest{t, 0};
+  int64_t most = -1;
+  for (int64_t stage = 0; stage < t.pp; ++stage) {
+    std::set<std::pair<int64_t, int64_t>> seen;
+    for (const int64_t r : replicas) {
+      Training replica = t.of_replica(r, stage);
+      if (!seen.emplace(replica.tp, replica.microbatches).second) continue;
+      if (const int64_t bytes = stage_memory(replica, stage).total(); bytes > most) {
+        most = bytes;
+        fullest = {std::move(replica), stage};
+      }
     }
   }
   return fullest;

@@ -24,10 +24,11 @@ int64_t share(int64_t whole, int64_t parts) {
 }  // namespace
 
 StageBuilder::StageBuilder(const Training& training, const LayerWork& work,
-                           const MoeRouting* routing, int64_t stage, bool hands_on)
+                           const MoeRouting* routing, int64_t stage, const UnlikePlace& unlike)
     : t_(training),
       sync_(training.with_tp(training.sync_tp)),
-      hands_on_(hands_on),
+      unlike_(unlike),
+      hands_on_(unlike.hands_on),
       w_(work),
       routing_(routing),
       stage_(stage),
@@ -224,7 +225,8 @@ uint32_t StageBuilder::message(bool send, PeerKind peer, int64_t bytes, uint64_t
   op.bytes = bytes;
   op.tag = tag;
   op.peer_slot = slot(peer);
-  const bool pipeline = peer == PeerKind::next_stage || peer == PeerKind::previous_stage;
+  const bool pipeline = peer == PeerKind::next_stage || peer == PeerKind::previous_stage ||
+                        peer >= PeerKind::previous_tensor;
   op.stream = pipeline                   ? stream("pp", StreamOrder::free, Dimension::pipeline)
               : peer >= PeerKind::tensor ? stream("reshard", StreamOrder::free, Dimension::data)
                                          : stream("cp", StreamOrder::free, Dimension::context);
@@ -631,6 +633,51 @@ int64_t StageBuilder::bytes_between_stages() const {
   return t_.scatter_gather ? share(whole, t_.tp) : whole;
 }
 
+std::vector<std::pair<PeerKind, int64_t>> StageBuilder::parts(PeerKind side, bool send) const {
+  const bool previous = side == PeerKind::previous_stage;
+  const int64_t other = previous ? unlike_.previous_tp : unlike_.next_tp;
+  if (other == 0 || other == t_.tp) return {{side, bytes_between_stages()}};
+  const PeerKind of = previous ? PeerKind::previous_tensor : PeerKind::next_tensor;
+  const int64_t at = unlike_.position;
+  std::vector<std::pair<PeerKind, int64_t>> out;
+  if (!unlike_.split) {
+    // All have all of it: a rank gets it from the one in its place, those beyond from the first.
+    const int64_t bytes = t_.tokens() * t_.model.hidden * t_.activation_bytes;
+    for (int64_t i = 0; i < other; ++i) {
+      if (send ? i % t_.tp == at : at % other == i) out.emplace_back(tensor_peer(of, i), bytes);
+    }
+    return out;
+  }
+  // Each has its part of the tokens: what overlaps travels.
+  const auto begin = [&](int64_t i, int64_t n) {
+    return std::min(t_.tokens(), i * share(t_.tokens(), n));
+  };
+  for (int64_t i = 0; i < other; ++i) {
+    const int64_t from = std::max(begin(at, t_.tp), begin(i, other));
+    const int64_t to = std::min(begin(at + 1, t_.tp), begin(i + 1, other));
+    if (to <= from) continue;
+    out.emplace_back(tensor_peer(of, i), (to - from) * t_.model.hidden * t_.activation_bytes);
+  }
+  return out;
+}
+
+void StageBuilder::receive(PeerKind from, uint64_t tag) {
+  std::vector<uint32_t> ops;
+  for (const auto& [peer, bytes] : parts(from, false)) {
+    ops.push_back(message(false, peer, bytes, tag, "recv"));
+  }
+  for (const uint32_t op : ops) need(op);
+}
+
+void StageBuilder::send(PeerKind to, uint64_t tag) {
+  std::vector<uint32_t> ops;
+  for (const auto& [peer, bytes] : parts(to, true)) {
+    ops.push_back(message(true, peer, bytes, tag, "send"));
+  }
+  if (t_.overlap_pipeline) return;
+  for (const uint32_t op : ops) need(op);
+}
+
 void StageBuilder::forward(int64_t chunk) {
   const int64_t vs = t_.virtual_stage(stage_, chunk);
   place_.phase = 'F';
@@ -638,7 +685,7 @@ void StageBuilder::forward(int64_t chunk) {
   if (vs > 0 && !turns_here(vs)) {
     flush();
     place_.unit = units.empty() ? 1 : units.front();
-    need(message(false, before(chunk), bytes_between_stages(), tag(chunk, vs, false), "recv"));
+    receive(before(chunk), tag(chunk, vs, false));
     if (t_.scatter_gather && t_.tp > 1) {
       need(collective(CollectiveKind::all_gather, GroupKind::tensor, bytes_between_stages(),
                       "stage all-gather"));
@@ -667,9 +714,7 @@ void StageBuilder::forward(int64_t chunk) {
     }
   }
   if (vs + 1 < t_.virtual_stages() && !turns_here(vs + 1)) {
-    const uint32_t op =
-        message(true, after(chunk), bytes_between_stages(), tag(chunk, vs + 1, false), "send");
-    if (!t_.overlap_pipeline) need(op);
+    send(after(chunk), tag(chunk, vs + 1, false));
   }
 }
 
@@ -686,7 +731,7 @@ void StageBuilder::backward(int64_t chunk, bool input, bool weight) {
   if (input && vs < last && !turns_here(vs + 1)) {
     flush();
     place_.unit = units.empty() ? 1 : units.front();
-    need(message(false, after(chunk), bytes_between_stages(), tag(chunk, vs, true), "recv"));
+    receive(after(chunk), tag(chunk, vs, true));
     if (t_.scatter_gather && t_.tp > 1) {
       need(collective(CollectiveKind::all_gather, GroupKind::tensor, bytes_between_stages(),
                       "stage all-gather"));
@@ -722,9 +767,7 @@ void StageBuilder::backward(int64_t chunk, bool input, bool weight) {
   }
   if (final || (weight && t_.zero >= 2)) close_bucket();
   if (input && vs > 0 && !turns_here(vs)) {
-    const uint32_t op =
-        message(true, before(chunk), bytes_between_stages(), tag(chunk, vs - 1, true), "send");
-    if (!t_.overlap_pipeline) need(op);
+    send(before(chunk), tag(chunk, vs - 1, true));
   }
 }
 
@@ -865,7 +908,8 @@ std::vector<uint32_t> StageBuilder::reshard(const Bucket& bucket) {
   const int64_t first = hands_on_ ? 0 : t_.sync_tp;
   const int64_t last = hands_on_ ? t_.sync_tp : t_.tp;
   for (int64_t i = first; i < last; ++i) {
-    ops.push_back(message(hands_on_, tensor_peer(i), bytes, kReshardTag, "reshard gradients"));
+    ops.push_back(message(hands_on_, tensor_peer(PeerKind::tensor, i), bytes, kReshardTag,
+                          "reshard gradients"));
   }
   return ops;
 }
@@ -879,7 +923,8 @@ std::vector<uint32_t> StageBuilder::reshard_back(const Bucket& bucket, int64_t e
   const int64_t first = hands_on_ ? 0 : t_.sync_tp;
   const int64_t last = hands_on_ ? t_.sync_tp : t_.tp;
   for (int64_t i = first; i < last; ++i) {
-    const uint32_t op = message(!hands_on_, tensor_peer(i), bytes, kReshardTag + 1, what);
+    const uint32_t op =
+        message(!hands_on_, tensor_peer(PeerKind::tensor, i), bytes, kReshardTag + 1, what);
     if (hands_on_) {
       ops.push_back(op);
     } else {

@@ -33,17 +33,30 @@ enum class GroupKind : uint8_t {
   routing       ///< all ranks that exchange tokens with each other's experts
 };
 inline constexpr size_t kGroupKinds = 13;
-/// A peer slot likewise; `tensor` + i: the i-th rank of the tensor-parallel group.
+/// A peer slot likewise. The last three: plus i, the i-th rank of a tensor-parallel group, of the
+/// rank's own stage or of a neighbour's.
 enum class PeerKind : uint16_t {
   previous_stage,
   next_stage,
   previous_context,
   next_context,
-  tensor
+  tensor = 1 << 12,
+  previous_tensor = 2 << 12,
+  next_tensor = 3 << 12
 };
-inline PeerKind tensor_peer(int64_t i) {
-  return static_cast<PeerKind>(static_cast<int64_t>(PeerKind::tensor) + i);
+inline PeerKind tensor_peer(PeerKind of, int64_t i) {
+  return static_cast<PeerKind>(static_cast<int64_t>(of) + i);
 }
+
+/// Where a rank is among replicas of unlike tensor parallelism.
+struct UnlikePlace {
+  /// It takes no part in the sum over replicas: it hands its gradients to those of its group that
+  /// do (Training::sync_tp).
+  bool hands_on = false;
+  int64_t position = 0;  ///< in its tensor-parallel group; asked where neighbours have another tp
+  int64_t previous_tp = 0, next_tp = 0;  ///< of the neighbouring stages; 0: its own
+  bool split = false;                    ///< sequence parallel, even where tp is 1
+};
 
 struct StageProgram {
   std::shared_ptr<const OpGraph> graph;
@@ -53,10 +66,9 @@ struct StageProgram {
 
 class StageBuilder {
  public:
-  /// `training`: of the replica. `hands_on`: the rank takes no part in the sum over replicas, it
-  /// hands its gradients to those of its group that do (Training::sync_tp).
+  /// `training`: of the replica.
   StageBuilder(const Training& training, const LayerWork& work, const MoeRouting* routing,
-               int64_t stage, bool hands_on = false);
+               int64_t stage, const UnlikePlace& unlike = {});
   StageProgram build();
 
  private:
@@ -172,6 +184,10 @@ class StageBuilder {
   }
 
   [[nodiscard]] int64_t bytes_between_stages() const;
+  /// Ranks of a neighbouring stage that this one exchanges activations with, and their bytes.
+  [[nodiscard]] std::vector<std::pair<PeerKind, int64_t>> parts(PeerKind side, bool send) const;
+  void receive(PeerKind from, uint64_t tag);
+  void send(PeerKind to, uint64_t tag);
   [[nodiscard]] uint32_t exchange(int64_t layer, bool combine) const;
   [[nodiscard]] bool shards_all() const { return t_.shard >= t_.cp * t_.dp; }
   [[nodiscard]] std::vector<int64_t> units_of(int64_t chunk) const;
@@ -179,6 +195,7 @@ class StageBuilder {
 
   const Training& t_;
   const Training sync_;  // t_ in the layout in which replicas sum
+  const UnlikePlace unlike_;
   const bool hands_on_;
   const LayerWork& w_;
   const MoeRouting* routing_;

@@ -108,8 +108,9 @@ const std::vector<ParamSpec>& training_params() {
        "",
        {},
        "data-parallel replicas that have lost GPUs and go on with fewer ranks per tensor-parallel "
-       "group, as '[{replica: 0, tp: 7}]'; replica: one, or 2-5; tp: ranks that compute, the "
-       "others are idle; batch: sequences of its step, the rest is shared by the replicas that "
+       "group, as '[{replica: 0, tp: 7}]'; replica: one, or 2-5; stage: of the pipeline (left out: "
+       "all); tp: ranks that compute, the others are idle; batch: sequences of its step, the rest "
+       "is shared by the replicas that "
        "give none (left out: as many as the others); boost: speed of its GPUs, auto is layout.tp "
        "/ tp (left out: 1)",
        "A: 1.5 #94, #95; A:F63, A:F64"},
@@ -597,11 +598,28 @@ void pad_shapes(ModelCard& m, int64_t tp) {
 
 }  // namespace
 
-int64_t Training::tp_of(int64_t replica) const {
+int64_t Training::tp_of(int64_t replica, int64_t stage) const {
   for (const UnlikeReplica& u : unlike) {
-    if (u.replica == replica) return u.tp;
+    if (u.replica == replica && (u.stage < 0 || u.stage == stage)) return u.tp;
   }
   return tp;
+}
+
+int64_t Training::sync_tp_of(int64_t stage) const {
+  int64_t least = tp;
+  for (const UnlikeReplica& u : unlike) {
+    if (u.stage < 0 || u.stage == stage) least = std::min(least, u.tp);
+  }
+  return least;
+}
+
+int64_t Training::alike_replica() const {
+  int64_t next = 0;
+  for (const UnlikeReplica& u : unlike) {
+    if (u.replica > next) break;
+    if (u.replica == next) ++next;
+  }
+  return next < dp ? next : -1;
 }
 
 Training Training::with_tp(int64_t ranks_of_group) const {
@@ -617,14 +635,13 @@ Training Training::with_tp(int64_t ranks_of_group) const {
   return t;
 }
 
-Training Training::of_replica(int64_t replica) const {
+Training Training::of_replica(int64_t replica, int64_t stage) const {
+  Training t = with_tp(tp_of(replica, stage));
+  t.sync_tp = unlike.empty() ? t.tp : sync_tp_of(stage);
   for (const UnlikeReplica& u : unlike) {
-    if (u.replica != replica) continue;
-    Training t = with_tp(u.tp);
-    t.microbatches = u.microbatches;
-    return t;
+    if (u.replica == replica) t.microbatches = u.microbatches;
   }
-  return *this;
+  return t;
 }
 
 std::pair<int64_t, int64_t> Training::dense_parts(int64_t which) const {
@@ -1002,7 +1019,7 @@ class Resolver {
     const std::string& text = p_.text("layout.unlike");
     const auto bad = [&](const std::string& why) {
       fail("layout.unlike", "layout.unlike '" + text + "': " + why,
-           "write '[{replica: 0, tp: 7}]'; more keys: batch, boost");
+           "write '[{replica: 0, tp: 7}]'; more keys: stage, batch, boost");
     };
     const auto trim = [](std::string s) {
       const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\n'; };
@@ -1025,7 +1042,7 @@ class Resolver {
         const size_t colon = item.find(':');
         if (colon == std::string::npos) bad("'" + trim(item) + "' is no key with a value");
         const std::string key = trim(item.substr(0, colon));
-        if (key != "replica" && key != "tp" && key != "batch" && key != "boost") {
+        if (key != "replica" && key != "stage" && key != "tp" && key != "batch" && key != "boost") {
           bad("unknown key '" + key + "'");
         }
         if (!entry.emplace(key, trim(item.substr(colon + 1))).second) bad(key + " is given twice");
@@ -1061,9 +1078,8 @@ class Resolver {
   void read_unlike() {
     refuse_unlike();
     const auto entries = unlike_entries();
-    std::map<int64_t, UnlikeReplica> found;
-    int64_t given = 0;  // sequences, and replicas that say how many
-    int64_t saying = 0;
+    std::map<std::pair<int64_t, int64_t>, UnlikeReplica> found;  // by replica and stage
+    std::map<int64_t, int64_t> batches;  // replica -> micro-batches, where it says how many
     for (const auto& entry : entries) {
       const std::string& where = entry.at("replica");
       const size_t dash = where.find('-');
@@ -1094,14 +1110,31 @@ class Resolver {
                       ? static_cast<double>(t_.tp) / static_cast<double>(u.tp)  // A:F63
                       : unlike_boost(it->second);
       }
+      if (const auto it = entry.find("stage"); it != entry.end()) {
+        u.stage = unlike_number("stage", it->second, t_.pp - 1);
+        if (t_.scatter_gather && t_.pp > 1) {
+          fail("layout.unlike", "layout.unlike: one stage with scatter_gather is not built yet",
+               "leave the stage or layout.scatter_gather out");
+        }
+      }
       for (u.replica = first; u.replica <= last; ++u.replica) {
-        if (!found.emplace(u.replica, u).second) {
+        const auto next = found.lower_bound({u.replica, -1});
+        const bool other = next != found.end() && next->first.first == u.replica &&
+                           (u.stage < 0 || next->first.second < 0);
+        if (other || !found.emplace(std::make_pair(u.replica, u.stage), u).second) {
           fail("layout.unlike", fmt::format("layout.unlike: replica {} is named twice", u.replica));
         }
-        given += u.microbatches * t_.micro_batch;
-        if (u.microbatches > 0) ++saying;
+        if (u.microbatches == 0) continue;
+        const auto [it, added] = batches.emplace(u.replica, u.microbatches);
+        if (!added && it->second != u.microbatches) {
+          fail("layout.unlike",
+               fmt::format("layout.unlike: replica {} has two batches", u.replica));
+        }
       }
     }
+    int64_t given = 0;
+    for (const auto& [replica, n] : batches) given += n * t_.micro_batch;
+    const auto saying = static_cast<int64_t>(batches.size());
     // A:F64: what some do not compute, the others do.
     const int64_t rest = t_.global_batch - given;
     const int64_t takers = t_.dp - saying;
@@ -1115,10 +1148,22 @@ class Resolver {
                       : "let one replica give no batch");
     }
     if (saying > 0 && takers > 0) t_.microbatches = rest / takers / t_.micro_batch;
-    for (auto& [replica, u] : found) {
-      if (u.microbatches == 0) u.microbatches = t_.microbatches;
+    for (auto& [place, u] : found) {
+      const auto it = batches.find(u.replica);
+      u.microbatches = it == batches.end() ? t_.microbatches : it->second;
       t_.sync_tp = std::min(t_.sync_tp, u.tp);
       t_.unlike.push_back(u);
+    }
+    for (const UnlikeReplica& u : t_.unlike) {
+      if (!t_.card.tied_embeddings || t_.pp == 1) break;
+      const int64_t first = t_.tp_of(u.replica, 0);
+      const int64_t last = t_.tp_of(u.replica, t_.pp - 1);
+      if (first == last) continue;
+      fail("layout.unlike",
+           fmt::format("layout.unlike: replica {} has tp {} in the first and {} in the last stage, "
+                       "whose tied embeddings are summed: not built yet",
+                       u.replica, first, last),
+           "use a model without tied embeddings, or another stage");
     }
     if (t_.schedule != ScheduleKind::interleaved) return;
     for (int64_t r = 0; r < t_.dp; ++r) {

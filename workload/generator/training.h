@@ -30,6 +30,7 @@ enum class ContextKind : uint8_t {
 /// nonuniform tensor parallelism (A: 1.5 #94). The last ranks of each group are idle.
 struct UnlikeReplica {
   int64_t replica = 0;       ///< its place along dp
+  int64_t stage = -1;        ///< of the pipeline; below 0: in all of them
   int64_t tp = 1;            ///< ranks that compute
   int64_t microbatches = 0;  ///< of a step
   double boost = 1;          ///< speed of its GPUs over that of the others (A:F63)
@@ -55,18 +56,22 @@ struct Training {
   bool scatter_gather = false;
   ContextKind context = ContextKind::ring;
   std::vector<std::string> order;     ///< dimensions, the fastest first: tp, cp, ep, dp, pp
-  std::vector<UnlikeReplica> unlike;  ///< in order of replica; the others are alike
+  std::vector<UnlikeReplica> unlike;  ///< in order of replica and stage; the others are alike
   /// Ranks of a tensor-parallel group that sum gradients with other replicas: the smallest tp of
-  /// all replicas. Where a group has more, the others hand them their part of the gradients.
+  /// all replicas; of_replica() knows that of its stage. Where a group has more, the others hand
+  /// them their part of the gradients.
   int64_t sync_tp = 1;
   [[nodiscard]] bool reshards() const { return sync_tp < tp; }
-  /// Ranks of a tensor-parallel group of this replica that compute.
-  [[nodiscard]] int64_t tp_of(int64_t replica) const;
+  /// Ranks of a tensor-parallel group that compute.
+  [[nodiscard]] int64_t tp_of(int64_t replica, int64_t stage) const;
+  [[nodiscard]] int64_t sync_tp_of(int64_t stage) const;
   /// The same job with other tensor parallelism: the model padded so that every rank has as many
   /// heads and columns as the fullest (A:F46).
   [[nodiscard]] Training with_tp(int64_t ranks_of_group) const;
-  /// What the ranks of one replica do: its tp and micro-batches.
-  [[nodiscard]] Training of_replica(int64_t replica) const;
+  /// What the ranks of one stage of a replica do: their tp and micro-batches.
+  [[nodiscard]] Training of_replica(int64_t replica, int64_t stage = 0) const;
+  /// One replica that is like layout.tp says; below 0: there is none.
+  [[nodiscard]] int64_t alike_replica() const;
   std::vector<int64_t> layers_of;  ///< virtual stage (chunk * pp + stage) -> layers
   [[nodiscard]] int64_t first_layer(int64_t virtual_stage) const;
   /// Chunks of layers on a rank: vpp, of a bidirectional pipeline two.
