@@ -31,9 +31,10 @@ struct StorageMove {
   uint32_t src = 0, dst = 0;  ///< endpoints of the fabric
   int64_t bytes = 0;
   uint32_t token = 0;  ///< for Storage::moved
+  uint32_t rank = 0;   ///< whose request it serves
 };
 
-/// What all requests of one action came to.
+/// What the requests of one action came to, of a job or of all.
 struct StorageStats {
   uint64_t requests = 0;  ///< of ranks
   uint64_t pieces = 0;    ///< that servers worked on
@@ -59,7 +60,10 @@ class Storage {
   virtual void advance(Time now, std::vector<uint32_t>& done, std::vector<StorageMove>& moves) = 0;
   /// The fabric delivered a move.
   virtual void moved(uint32_t token, Time now) = 0;
+  /// Of all ranks, and of those of one job: jobs queue at the same servers.
   [[nodiscard]] virtual const std::array<StorageStats, kStorageActions>& stats() const = 0;
+  [[nodiscard]] virtual const std::array<StorageStats, kStorageActions>& job_stats(
+      uint32_t job) const = 0;
 };
 
 }  // namespace trainyard

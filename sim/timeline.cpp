@@ -423,7 +423,7 @@ void Timeline::run_storage() {
     t.size = Bytes(m.bytes);
     t.channel = 0xfffffffeU;
     t.owner = storage_owner_;
-    t.traffic_class = options_.traffic_class;
+    t.traffic_class = class_of(m.rank);
     const TransferId id = fabric_.start(t, now_);
     TRAINYARD_ASSERT(id == flights_.size());
     flights_.push_back({Flight::Of::storage, m.token, 0, {}});

@@ -18,11 +18,15 @@ Time at_rate(int64_t bytes, int64_t bps) {
   return Time::ps(static_cast<int64_t>((bits + bps - 1) / bps));
 }
 
+using Stats = std::array<StorageStats, kStorageActions>;
+
 class QueueingStorage final : public Storage {
  public:
   explicit QueueingStorage(StorageConfig config) : c_(std::move(config)) {
     TRAINYARD_ASSERT(c_.servers > 0 && c_.piece > 0 && c_.queue > 0);
     TRAINYARD_ASSERT(c_.endpoints.empty() || c_.endpoints.size() == c_.servers);
+    TRAINYARD_ASSERT(c_.job_of.empty() || c_.job_of.size() == c_.node_of.size());
+    jobs_.resize(c_.job_of.empty() ? 1 : *std::max_element(c_.job_of.begin(), c_.job_of.end()) + 1);
     const uint32_t nodes =
         c_.node_of.empty() ? 0 : *std::max_element(c_.node_of.begin(), c_.node_of.end()) + 1;
     in_.resize(nodes);
@@ -37,9 +41,10 @@ class QueueingStorage final : public Storage {
     now_ = now;
     const auto id = static_cast<uint32_t>(requests_.size());
     requests_.push_back({request, request.bytes, request.bytes, now});
-    StorageStats& s = stats_of(request.action);
-    if (s.requests++ == 0) s.first = now;
-    s.bytes += request.bytes;
+    count(request, [&](StorageStats& s) {
+      if (s.requests++ == 0) s.first = now;
+      s.bytes += request.bytes;
+    });
     for (uint32_t i = 0; i < c_.queue && requests_[id].to_issue > 0; ++i) issue(id, now);
     return id;
   }
@@ -71,6 +76,8 @@ class QueueingStorage final : public Storage {
     return stats_;
   }
 
+  [[nodiscard]] const Stats& job_stats(uint32_t job) const override { return jobs_.at(job); }
+
  private:
   struct Request {
     StorageRequest what;
@@ -100,7 +107,13 @@ class QueueingStorage final : public Storage {
   };
 
   [[nodiscard]] bool shared() const { return !c_.endpoints.empty(); }
-  StorageStats& stats_of(StorageAction action) { return stats_[static_cast<size_t>(action)]; }
+  /// In the figures of all and of the rank's job.
+  template <typename Change>
+  void count(const StorageRequest& request, const Change& change) {
+    const auto action = static_cast<size_t>(request.action);
+    change(stats_[action]);
+    change(jobs_[c_.job_of.empty() ? 0 : c_.job_of[request.rank]][action]);
+  }
   [[nodiscard]] bool writes(const Piece& p) const {
     return requests_[p.request].what.action == StorageAction::write;
   }
@@ -139,7 +152,7 @@ class QueueingStorage final : public Storage {
     const bool write = writes(p);
     if (shared()) {
       const uint32_t server = c_.endpoints[p.server];
-      outbox_.push_back({write ? rank : server, write ? server : rank, p.bytes, id});
+      outbox_.push_back({write ? rank : server, write ? server : rank, p.bytes, id, rank});
       return;
     }
     Time& free = (write ? out_ : in_)[c_.node_of[rank]];
@@ -164,10 +177,11 @@ class QueueingStorage final : public Storage {
       Piece& p = pieces_[id];
       p.at = At::server;
       const Time end = now + c_.latency + at_rate(p.bytes, writes(p) ? c_.write_bps : c_.read_bps);
-      StorageStats& stats = stats_of(requests_[p.request].what.action);
-      ++stats.pieces;
-      stats.queue_s += (now - p.joined).seconds();
-      stats.piece_s += (end - p.joined).seconds();
+      count(requests_[p.request].what, [&](StorageStats& stats) {
+        ++stats.pieces;
+        stats.queue_s += (now - p.joined).seconds();
+        stats.piece_s += (end - p.joined).seconds();
+      });
       schedule(end, id);
     }
   }
@@ -202,10 +216,11 @@ class QueueingStorage final : public Storage {
     r.left -= p.bytes;
     if (r.to_issue > 0) issue(p.request, now);
     if (requests_[p.request].left > 0) return;
-    StorageStats& s = stats_of(r.what.action);
-    s.last = std::max(s.last, now);
-    s.longest = std::max(s.longest, now - r.begin);
-    s.sum_s += (now - r.begin).seconds();
+    count(r.what, [&](StorageStats& s) {
+      s.last = std::max(s.last, now);
+      s.longest = std::max(s.longest, now - r.begin);
+      s.sum_s += (now - r.begin).seconds();
+    });
     finished_.push_back(p.request);
   }
 
@@ -222,7 +237,8 @@ class QueueingStorage final : public Storage {
   uint64_t order_ = 0;
   std::vector<uint32_t> finished_;
   std::vector<StorageMove> outbox_;
-  std::array<StorageStats, kStorageActions> stats_;
+  Stats stats_;
+  std::vector<Stats> jobs_;
 };
 
 }  // namespace
@@ -245,7 +261,7 @@ const std::vector<ParamSpec>& storage_params() {
        "",
        "",
        {},
-       "network: shared: the endpoints that are storage servers, e.g. node[16-17]; no rank of the "
+       "network: shared: the endpoints that are storage servers, e.g. node[16-17]; no rank of a "
        "job sits there",
        "DESIGN 9.1"},
       {"servers",

@@ -7,6 +7,8 @@
 // Writes pass the port first, reads last. With `network: shared` there are no storage ports: pieces
 // travel over the fabric between the rank's GPU and the server with the fewest pieces.
 //
+// Ranks may be of several jobs: servers and ports do not ask whose a piece is.
+//
 // Source: where waiting in queues takes 93 % of a write, bandwidth alone mispredicts (A:N056,
 // B: 2.11 I9-I11, B:V149-V152).
 #pragma once
@@ -31,6 +33,7 @@ struct StorageConfig {
   uint32_t queue = 1;                   ///< pieces of a rank under way at most
   Time latency;                         ///< of a piece at a server
   std::vector<uint32_t> node_of;        ///< rank -> node
+  std::vector<uint32_t> job_of;         ///< rank -> job, for its figures; empty: one job
   /// network: shared: endpoints of the fabric, one per server; empty: a network of its own.
   std::vector<uint32_t> endpoints;
 };

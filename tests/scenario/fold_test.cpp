@@ -113,6 +113,9 @@ TEST_F(Fold, WhatIsDrawnIsNotFolded) {
   EXPECT_FALSE(folded(run({"simulation.fold=8", "compute.jitter.kind=lognormal",
                            "compute.jitter.sigma=1%", "workload.batch.global=40"})));
   EXPECT_FALSE(folded(run({"workload.batch.global=40"})));  // too few by default
+  EXPECT_TRUE(folded(run({"simulation.fold=8", "workload.batch.global=80"})));
+  EXPECT_FALSE(folded(run({"simulation.fold=8", "workload.batch.global=80",
+                           "workload.layout.unlike=[{replica: 0, tp: 1}]"})));
 }
 
 }  // namespace

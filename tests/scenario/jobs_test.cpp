@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -153,6 +154,100 @@ TEST_F(Jobs, FastPathGivesTheSame) {
   EXPECT_EQ(oracle.jobs[1].end, fast.jobs[1].end);
 }
 
+// ---- storage: one, of all jobs
+
+std::string writer(const std::string& name, const std::string& more = "",
+                   const std::string& every = "1") {
+  return "  - {name: " + name + ", " + more + (more.empty() ? "" : ", ") +
+         "workload: {model: {layers: 2, hidden: 1024, heads: 8, vocab: 8192}, layout: {dp: 4}, "
+         "batch: {global: 4, sequence: 128}, checkpoint: {every: " +
+         every + ", load: true}, dataset: {token_bytes: 4B}}}\n";
+}
+
+double figure(const JobResult& j, const std::string& key) {
+  for (const TrainingFigure& f : j.training) {
+    if (f.key == key) return f.value;
+  }
+  ADD_FAILURE() << j.name << " has no figure " << key;
+  return -1;
+}
+
+const char* const kStorage = "storage: {servers: 1, request: 1MiB}\n";
+
+TEST_F(Jobs, BurstsOfTwoJobsQueueBehindEachOther) {
+  const Result alone = run(writer("a"), kStorage);
+  const Result both = run(writer("a") + writer("b"), kStorage);
+  ASSERT_EQ(2U, both.jobs.size());
+  const double bytes = figure(alone.jobs[0], "checkpoint_write_bytes");
+  for (const JobResult& j : both.jobs) {
+    // Both moved what one does, and the one server had to write two of it.
+    EXPECT_DOUBLE_EQ(bytes, figure(j, "checkpoint_write_bytes"));
+    EXPECT_DOUBLE_EQ(figure(alone.jobs[0], "checkpoint_load_bytes"),
+                     figure(j, "checkpoint_load_bytes"));
+    EXPECT_DOUBLE_EQ(4, figure(j, "checkpoint_write_requests"));
+    const double load = figure(j, "checkpoint_load_bytes") / 9.4e9;
+    EXPECT_GT((j.end - j.start).seconds(), 1.9 * (load + bytes / 2.5e9)) << j.name;
+    EXPECT_GT(figure(j, "checkpoint_write_queue_ratio"),
+              figure(alone.jobs[0], "checkpoint_write_queue_ratio"));
+    EXPECT_GT(figure(j, "time_to_ready_s"), 1.8 * figure(alone.jobs[0], "time_to_ready_s"));
+  }
+  // Their own servers each: as alone.
+  const Result apart = run(writer("a") + writer("b"), "storage: {servers: 64, request: 1MiB}\n");
+  const Result wide = run(writer("a"), "storage: {servers: 64, request: 1MiB}\n");
+  EXPECT_EQ(wide.jobs[0].end, apart.jobs[0].end);
+  // On other leaves packets of equal times may pass in another order.
+  EXPECT_NEAR(wide.jobs[0].end.seconds(), apart.jobs[1].end.seconds(), 1e-6);
+}
+
+TEST_F(Jobs, BurstsApartInTimeAreAsAlone) {
+  const Result alone = run(writer("a"), kStorage);
+  const Time later = Time::ms(500);
+  ASSERT_LT(alone.jobs[0].end, later);
+  const Result both = run(writer("a") + writer("b", "start: 500ms"), kStorage);
+  EXPECT_EQ(alone.jobs[0].end, both.jobs[0].end);
+  EXPECT_EQ(alone.jobs[0].end, both.jobs[1].end - both.jobs[1].start);
+  for (const JobResult& j : both.jobs) {
+    ASSERT_EQ(alone.jobs[0].training.size(), j.training.size());
+    for (size_t i = 0; i < j.training.size(); ++i) {
+      EXPECT_EQ(alone.jobs[0].training[i].key, j.training[i].key);
+      EXPECT_NEAR(alone.jobs[0].training[i].value, j.training[i].value,
+                  1e-9 * std::abs(j.training[i].value))
+          << j.training[i].key;  // time_to_ready_s counts from the job's start
+    }
+  }
+}
+
+TEST_F(Jobs, OneOfThemStores) {
+  const Result r = run(job("quiet") + writer("loud"), kStorage);
+  for (const TrainingFigure& f : r.jobs[0].training) EXPECT_NE("checkpoint_write_bytes", f.key);
+  EXPECT_GT(figure(r.jobs[1], "checkpoint_write_bytes"), 0);
+  // Nothing to do with each other: as it is without company.
+  EXPECT_EQ(run(job("quiet")).jobs[0].end, r.jobs[0].end);
+}
+
+TEST_F(Jobs, StorageOnTheFabricIsSharedToo) {
+  const std::string fabric =
+      "cluster: {nodes: 5, gpus_per_node: 2}\n"
+      "fabric:\n"
+      "  topology: {kind: leaf-spine, leaf_radix: 8, oversubscription: 1, nic: {rate: 100Gbps}, "
+      "scale_up: {kind: none}}\n"
+      "  switch: {classes: 2}\n";
+  const std::string rest =
+      "storage: {network: shared, where: node4, rate: 100GBps, write_rate: 100GBps}\n"
+      "simulation: {engine: flow}\noutput: {interference: true}\n";
+  const Result r =
+      run_scenario(load(fabric + "jobs:\n" + writer("a", "priority: 0") + writer("b") + rest));
+  ASSERT_TRUE(r.complete) << r.incomplete_reason;
+  for (const JobResult& j : r.jobs) {
+    // The two NICs of the storage node take both jobs' checkpoints.
+    EXPECT_GT((j.end - j.start).seconds(), figure(j, "checkpoint_write_bytes") * 2 / 25e9);
+    EXPECT_GT(report::slowdown(j), 0.3) << j.name;
+  }
+  const std::string refused = problem(fabric + "jobs:\n" + writer("a") + writer("b") +
+                                      "storage: {network: shared, where: node3}\n");
+  EXPECT_TRUE(has(refused, "no job is placed on")) << refused;
+}
+
 TEST_F(Jobs, Refused) {
   const std::string fabric = kFabric;
   const auto expect = [&](const std::string& text, const std::string& part) {
@@ -172,6 +267,7 @@ TEST_F(Jobs, Refused) {
   expect(fabric + "jobs:\n" + job("a") + kWorkload, "workload and jobs exclude each other");
   expect(fabric + "jobs: [{name: a}]\n", "job 'a' has no workload");
   expect(fabric + "jobs: []\n", "jobs must be a list");
+  expect(fabric + "jobs:\n" + job("a") + "storage: {servers: 4}\n", "no job has a use for it");
   expect(fabric + kWorkload + "\noutput: {interference: true}\n", "output.interference needs jobs");
   expect(fabric + "jobs:\n" +
              "  - {name: a, workload: {model: {layers: 1, hidden: 512, heads: 8, vocab: 1024}, "

@@ -139,5 +139,33 @@ TEST(Storage, OnTheFabricPiecesGoToTheServerWithTheFewest) {
   EXPECT_EQ(std::vector<uint32_t>{0}, done);
 }
 
+TEST(Storage, JobsQueueAtTheSameServers) {
+  // Two ranks of one job, one of another, 1 MB each: 2 ms each at one server of 0.5 GB/s.
+  StorageConfig c = config(1, 3);
+  c.job_of = {0, 0, 1};
+  const auto storage = make_storage(c);
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    storage->submit({rank, StorageAction::write, 1'000'000}, Time());
+  }
+  const auto end = run(*storage);
+  // 10 us through the port each.
+  EXPECT_EQ(Time::us(2010), end.at(0));
+  EXPECT_EQ(Time::us(4010), end.at(1));
+  EXPECT_EQ(Time::us(6010), end.at(2));
+  const auto write = static_cast<size_t>(StorageAction::write);
+  const StorageStats& first = storage->job_stats(0)[write];
+  const StorageStats& second = storage->job_stats(1)[write];
+  EXPECT_EQ(2U, first.requests);
+  EXPECT_EQ(1U, second.requests);
+  EXPECT_DOUBLE_EQ((0 + 2.0) / (2 + 4), first.queue_ratio());
+  EXPECT_DOUBLE_EQ(4.0 / 6, second.queue_ratio());
+  EXPECT_EQ(Time::us(4010), first.last);
+  EXPECT_EQ(Time::us(6010), second.longest);
+  const StorageStats& all = storage->stats()[write];
+  EXPECT_EQ(first.bytes + second.bytes, all.bytes);
+  EXPECT_EQ(first.pieces + second.pieces, all.pieces);
+  EXPECT_EQ(0U, storage->job_stats(1)[static_cast<size_t>(StorageAction::load)].requests);
+}
+
 }  // namespace
 }  // namespace trainyard

@@ -488,9 +488,11 @@ std::string result_json(const Result& result) {
   std::vector<size_t> longest = report::longest_collectives(result, kMostRows);
   std::sort(longest.begin(), longest.end());
   for (const size_t i : longest) collectives.push_back(collective_row(result.collectives[i]));
-  doc["left_out"] = {{"rank_times_count", result.rank_times.size() - rank_times.size()},
+  // By count: a key more may move `rank_times` and `collectives` elsewhere.
+  doc["left_out"] = {{"rank_times_count",
+                      result.rank_times.size() - std::min(kMostRows, result.rank_times.size())},
                      {"collectives_count",
-                      result.collectives.size() - collectives.size() + result.collectives_dropped},
+                      result.collectives.size() - longest.size() + result.collectives_dropped},
                      {"collectives_csv_count", result.collectives_dropped}};
   if (!result.durations.empty()) {
     Json& durations = doc["durations"] = Json::array();

@@ -120,6 +120,7 @@ const char* fold_obstacle(const Scenario& s) {
   if (s.jitter.kind != "none") return "compute times are drawn";
   if (s.training->expert_sigma > 0 || s.training->source_sigma > 0) return "experts are drawn";
   if (s.training->document > 0) return "documents are drawn";
+  if (!s.training->unlike.empty()) return "replicas are unlike";
   if (s.training->stores()) return "storage has a queue of its own";
   if (!s.chakra_out.empty()) return "its timeline is asked for";
   if (s.link_window > Time() || s.power_window > Time() || s.pauses || s.observe.any() ||

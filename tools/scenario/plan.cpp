@@ -512,7 +512,7 @@ Plan make_plan(const Scenario& s) {
   const PacketConfig config = packet_config(s);
   plan.gpus = static_cast<uint32_t>(topology.hosts().size());
   // Selectors that match nothing are errors here, too.
-  if (plan.workload) (void)compute_variation(s, topology, plan.ranks);
+  if (plan.workload) (void)compute_variation(s, topology, loaded.import.job);
   if (!plan.workload) plan.ranks = plan.gpus;
   plan.switches = static_cast<uint32_t>(topology.nodes().size()) - topology.count(NodeKind::host);
   plan.links = static_cast<uint32_t>(topology.links().size());

@@ -35,6 +35,7 @@
 #include "workload/chakra_importer.h"
 #include "workload/collective_params.h"
 #include "workload/generator/generate.h"
+#include "workload/generator/grid.h"
 #include "workload/placement.h"
 #include "workload/storage.h"
 #include "workload/traffic.h"
@@ -476,7 +477,7 @@ std::string gpu_names(const std::vector<std::string>& names, const JobPart& part
 }
 
 /// What is known of the jobs when they are through.
-void job_figures(const Scenario& s, Result& r) {
+void job_figures(const Scenario& s, const Storage* storage, Result& r) {
   for (size_t i = 0; i < r.jobs.size(); ++i) {
     JobResult& j = r.jobs[i];
     const std::optional<Training>& training = s.jobs[i].workload.training;
@@ -486,6 +487,9 @@ void job_figures(const Scenario& s, Result& r) {
     if (!training) continue;
     const auto more = measured_figures(*training, s.device, j.end - j.start, times);
     j.training.insert(j.training.end(), more.begin(), more.end());
+    if (storage != nullptr && training->stores()) {
+      add_storage_figures(storage->job_stats(static_cast<uint32_t>(i)), j.start, times, j.training);
+    }
   }
 }
 
@@ -778,12 +782,29 @@ Workload load_workload(const Scenario& s) {
   return all;
 }
 
-ComputeVariation compute_variation(const Scenario& s, const Topology& topology, uint32_t ranks) {
+ComputeVariation compute_variation(const Scenario& s, const Topology& topology, const Job& job) {
+  const auto ranks = static_cast<uint32_t>(job.ranks.size());
   ComputeVariation v;
   v.seed = s.seed;
   v.jitter = Registry::instance().factory<JitterFactory>("jitter", s.jitter.kind)(s.jitter.params);
-  if (s.slow.empty()) return v;
   std::vector<double> factors(ranks, 1);
+  bool boosted = false;
+  const auto workloads = s.workloads();
+  for (size_t i = 0; i < workloads.size(); ++i) {
+    if (!workloads[i]->training) continue;
+    const Training& t = *workloads[i]->training;
+    const uint32_t first = job.parts.empty() ? 0 : job.parts[i].first_rank;
+    for (const UnlikeReplica& u : t.unlike) {
+      if (u.boost == 1) continue;
+      boosted = true;
+      const Grid grid = dense_grid(t);
+      for (uint32_t r = 0; r < static_cast<uint32_t>(t.ranks); ++r) {
+        const bool here = u.stage < 0 || grid.coordinate(r, "pp") == u.stage;
+        if (here && replica_of(grid, r) == u.replica) factors[first + r] = 1 / u.boost;
+      }
+    }
+  }
+  if (s.slow.empty() && !boosted) return v;
   const auto& hosts = topology.hosts();
   for (const SlowEntry& e : s.slow) {
     bool any = false;
@@ -819,11 +840,15 @@ std::vector<Params> collective_entries(const Scenario& s) {
 }
 
 std::unique_ptr<Storage> build_storage(const Scenario& s, const Topology& topology,
-                                       uint32_t ranks) {
-  if (!s.training || !s.training->stores()) return nullptr;
+                                       const Job& job) {
+  if (!s.stores()) return nullptr;
+  const auto ranks = static_cast<uint32_t>(job.ranks.size());
   StorageConfig config = storage_config(s.storage);
   config.node_of = topology.servers();
   config.node_of.resize(ranks);
+  for (size_t i = 0; i < job.parts.size(); ++i) {
+    config.job_of.resize(job.parts[i].first_rank + job.parts[i].ranks, static_cast<uint32_t>(i));
+  }
   if (s.storage.is_word("network", "shared")) {
     const auto& hosts = topology.hosts();
     const SourcePos& pos = s.storage.origin("where").pos;
@@ -834,8 +859,10 @@ std::unique_ptr<Storage> build_storage(const Scenario& s, const Topology& topolo
       const auto endpoint = static_cast<uint32_t>(at - hosts.begin());
       if (endpoint < ranks) {
         throw UserError(pos, "'" + where + "' names the GPU of rank " + std::to_string(endpoint),
-                        "storage sits on nodes of its own: raise cluster.nodes, give layout.dp "
-                        "and name the nodes beyond");
+                        s.jobs.empty() ? "storage sits on nodes of its own: raise cluster.nodes, "
+                                         "give layout.dp and name the nodes beyond"
+                                       : "storage sits on nodes of its own: raise cluster.nodes "
+                                         "and name nodes that no job is placed on");
       }
       config.endpoints.push_back(endpoint);
     }
@@ -1002,12 +1029,13 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
   check_variation(s, workload && computes(import.job));
   if (workload && hooks.healthy != nullptr) {
     const std::shared_ptr<ComputeModel> nominal = std::move(compute);
-    compute = std::make_unique<HealthyModel>(
-        nominal,
-        vary_compute(std::make_unique<SharedModel>(nominal), compute_variation(s, topology, ranks)),
-        *hooks.healthy);
+    compute =
+        std::make_unique<HealthyModel>(nominal,
+                                       vary_compute(std::make_unique<SharedModel>(nominal),
+                                                    compute_variation(s, topology, import.job)),
+                                       *hooks.healthy);
   } else if (workload) {
-    compute = vary_compute(std::move(compute), compute_variation(s, topology, ranks));
+    compute = vary_compute(std::move(compute), compute_variation(s, topology, import.job));
   }
   // Flows may go to any GPU, not only to those of a workload.
   const auto hosts = static_cast<uint32_t>(topology.hosts().size());
@@ -1031,7 +1059,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     spans.exported = &exported.emplace(import.job);
   }
   uint64_t timeline_fingerprint = 0;
-  std::optional<std::array<StorageStats, kStorageActions>> storage_figures;
+  std::unique_ptr<Storage> storage;
   const bool faulty = !faults.records().empty();
   const auto settle = [&] {
     if (!staged.background_left()) drain(fabric, faulty);
@@ -1060,7 +1088,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
                       "compute.overlap_slowdown together with faults of GPUs is not built yet",
                       "remove one of them");
     }
-    const auto storage = build_storage(s, topology, ranks);
+    storage = build_storage(s, topology, import.job);
     options.storage = storage.get();
     options.progress = [&](Time now, uint64_t done) {
       cut = now >= s.until;
@@ -1094,7 +1122,6 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     r.end = std::max(
         {timeline.end(), staged.last_flow_progress(), r.complete ? Time() : staged.reached()});
     r.step_time = timeline.end();
-    if (storage && r.complete) storage_figures = storage->stats();
     r.rank_times = timeline.rank_times();
     r.ops = ops;
     r.ops_replayed = timeline.ops_replayed();
@@ -1191,7 +1218,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
   if (r.complete && job && r.jobs.empty()) {
     r.energy = energy_figures(s, s.training, r.step_time, r.rank_times);
   }
-  if (r.complete) job_figures(s, r);
+  if (r.complete) job_figures(s, storage.get(), r);
   if (r.complete && exported) exported->write(import.job, s.chakra_out);
   if (power.on() && job) r.power = power.take(s.device, r.step_time);
   if (r.power.window != r.power.asked) {
@@ -1204,7 +1231,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     if (r.complete) {
       const auto more = measured_figures(*s.training, s.device, r.step_time, r.rank_times);
       r.training.insert(r.training.end(), more.begin(), more.end());
-      if (storage_figures) add_storage_figures(*storage_figures, r.rank_times, r.training);
+      if (storage) add_storage_figures(storage->stats(), Time(), r.rank_times, r.training);
     }
   }
   trust_notes(s, config, topology, workload ? &import : nullptr, remarks, r);

@@ -59,10 +59,10 @@ struct Workload {
 /// Reads or generates what a scenario's ranks do. Of Scenario::only_job the others do nothing.
 Workload load_workload(const Scenario& scenario);
 
-/// What compute.jitter and compute.slow ask for. Throws UserError for a selector that names no GPU
-/// of the job.
+/// What compute.jitter, compute.slow and boosts of layout.unlike ask for. Throws UserError for a
+/// selector that names no GPU of the job.
 ComputeVariation compute_variation(const Scenario& scenario, const Topology& topology,
-                                   uint32_t ranks);
+                                   const Job& job);
 
 /// The flows of a scenario's traffic, collectives left out, in order of issue.
 std::vector<Flow> build_flows(const Scenario& scenario, uint32_t ranks);
@@ -72,9 +72,9 @@ PacketConfig packet_config(const Scenario& scenario);
 /// The collectives of a scenario's traffic, which run as a job; none where there is a workload.
 std::vector<Params> collective_entries(const Scenario& scenario);
 
-/// What serves the job's reads and writes; null: it has none.
+/// What serves the reads and writes of all jobs; null: there are none.
 std::unique_ptr<Storage> build_storage(const Scenario& scenario, const Topology& topology,
-                                       uint32_t ranks);
+                                       const Job& job);
 
 /// The faults of a scenario, resolved. `job` null: flows only.
 StepFaults build_faults(const Scenario& scenario, const Topology& topology,

@@ -12,6 +12,7 @@
 
 #include "sim/registry.h"
 #include "tools/scenario/scenario_keys.h"
+#include "tools/scenario/training_figures.h"
 #include "workload/collective_params.h"
 #include "workload/generator/layout_lint.h"
 #include "workload/generator/memory.h"
@@ -60,6 +61,26 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 }
 
 /// Keys of one map, each taken once; what is left over is unknown.
+/// A list of flat maps as it would be written in one line.
+std::string entries_text(const ConfigNode& list, const std::string& path) {
+  std::string out;
+  for (const ConfigNode& item : list.items) {
+    if (item.kind != Kind::map) {
+      throw UserError(item.origin.pos, path + " must be a list of blocks of keys",
+                      "write '[{replica: 0, tp: 7}]'");
+    }
+    std::string entry;
+    for (const auto& e : item.entries) {
+      if (e.value.kind != Kind::scalar) {
+        throw UserError(e.value.origin.pos, path + ": " + e.key + " must be one value");
+      }
+      entry += (entry.empty() ? "" : ", ") + e.key + ": " + e.value.text;
+    }
+    out += (out.empty() ? "{" : ", {") + entry + "}";
+  }
+  return "[" + out + "]";
+}
+
 class Block {
  public:
   Block(const ConfigNode* node, std::string path, SourcePos fallback)
@@ -165,6 +186,10 @@ class Block {
         if (e.value.kind == Kind::null) continue;
         if (e.value.kind == Kind::map && inner) {
           fill_from(e.value, name + ".", params);
+          continue;
+        }
+        if (name == "layout.unlike" && e.value.kind == Kind::list) {
+          params.set(name, entries_text(e.value, full(name)), e.value.origin);
           continue;
         }
         if (e.value.kind != Kind::scalar) {
@@ -622,8 +647,7 @@ void read_model_workload(Block& b, const ConfigNode& model, const std::string& p
   const auto n = [](int64_t v) { return std::to_string(v); };
   list_setting(s, path.substr(0, path.size() - 1) + ", derived",
                n(t.ranks) + " ranks = tp " + n(t.tp) + " x cp " + n(t.cp) + " x pp " + n(t.pp) +
-                   " x dp " + n(t.dp) + "; " + n(t.microbatches) + " micro-batches = global " +
-                   n(t.global_batch) + " / (dp " + n(t.dp) + " x micro " + n(t.micro_batch) + ")",
+                   " x dp " + n(t.dp) + "; " + microbatch_arithmetic(t),
                {});
 }
 
@@ -730,10 +754,6 @@ void read_job(const ConfigNode& node, size_t number, const SourcePos& fallback, 
     throw UserError(job.pos, "job '" + job.name + "' has no workload",
                     "give it 'workload: {model: NAME, ...}' or '{chakra: PREFIX}'");
   }
-  if (job.workload.training && job.workload.training->stores()) {
-    throw UserError(job.pos, "job '" + job.name + "' uses storage: not built yet beside other jobs",
-                    "remove its dataset and checkpoint, or make it the workload");
-  }
   b.finish();
   s.jobs.push_back(std::move(job));
 }
@@ -761,9 +781,12 @@ void read_jobs(Block& root, Scenario& s) {
 /// Refuses a layout that does not fit into the device.
 void check_memory(const WorkloadSpec& w, const std::string& path, const Params& headroom,
                   const Params& communicator, Scenario& s) {
-  const Training& t = *w.training;
-  for (const auto& text : layout_warnings(t, s.gpus_per_node)) s.warnings.push_back(text);
-  const int64_t stage = fullest_stage(t);
+  for (const auto& text : layout_warnings(*w.training, s.gpus_per_node)) {
+    s.warnings.push_back(text);
+  }
+  const auto fullest = fullest_replica(*w.training);
+  const Training& t = fullest.first;
+  const int64_t stage = fullest.second;
   const int64_t buffers = communicators(t) * communicator.bytes("communicator").count();
   const int64_t need = stage_memory(t, stage).total() + buffers;
   std::string arithmetic =
@@ -819,9 +842,12 @@ void read_storage(Block& root, Scenario& s) {
   s.storage = Params(storage_params());
   b.fill(s.storage);
   s.storage_pos = b.pos();
-  if (!s.training || !s.training->stores()) {
+  if (!s.stores()) {
     if (!b.present()) return;
-    throw UserError(b.pos(), "storage serves generated workloads, and this one has no use for it",
+    throw UserError(b.pos(),
+                    s.jobs.empty()
+                        ? "storage serves generated workloads, and this one has no use for it"
+                        : "storage serves generated workloads, and no job has a use for it",
                     "set workload.dataset.token_bytes, workload.checkpoint.every or load");
   }
   const bool shared = s.storage.is_word("network", "shared");

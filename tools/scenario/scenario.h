@@ -146,6 +146,13 @@ struct Scenario : WorkloadSpec {
   [[nodiscard]] bool has_workload() const {
     return !chakra.empty() || training.has_value() || !jobs.empty();
   }
+  /// Some workload reads or writes storage.
+  [[nodiscard]] bool stores() const {
+    for (const WorkloadSpec* w : workloads()) {
+      if (w->training && w->training->stores()) return true;
+    }
+    return false;
+  }
   /// The workloads, whether of jobs or not.
   [[nodiscard]] std::vector<const WorkloadSpec*> workloads() const {
     std::vector<const WorkloadSpec*> all;

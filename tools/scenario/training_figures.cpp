@@ -21,6 +21,22 @@ std::string percent(double ratio) {
 
 }  // namespace
 
+std::string microbatch_arithmetic(const Training& t) {
+  std::string text = fmt::format("{} micro-batches", t.microbatches);
+  bool handed = false;
+  int64_t told = -1;
+  std::string others;
+  for (const UnlikeReplica& u : t.unlike) {
+    if (u.microbatches == t.microbatches || u.replica == told) continue;
+    handed = true;
+    told = u.replica;
+    others += fmt::format(", {} in replica {}", u.microbatches, u.replica);
+  }
+  if (handed) return fmt::format("{}{}, global {}", text, others, t.global_batch);
+  return fmt::format("{} = global {} / (dp {} x micro {})", text, t.global_batch, t.dp,
+                     t.micro_batch);
+}
+
 std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job) {
   std::vector<TrainingFigure> out;
   const ModelCard& m = t.card;
@@ -40,6 +56,22 @@ std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job) {
                  fmt::format("{} = global {} / (dp {} x micro {})", t.microbatches, t.global_batch,
                              t.dp, t.micro_batch),
                  static_cast<double>(t.microbatches)});
+  if (!t.unlike.empty()) {
+    out.back().text = microbatch_arithmetic(t);
+    int64_t idle = 0;
+    std::string text;
+    for (const UnlikeReplica& u : t.unlike) {
+      idle += (t.tp - u.tp) * (u.stage < 0 ? t.pp : 1);
+      if (text.size() > 200) continue;
+      text += fmt::format("replica {}{}: tp {} of {}{}; ", u.replica,
+                          u.stage < 0 ? "" : fmt::format(" stage {}", u.stage), u.tp, t.tp,
+                          u.boost == 1 ? "" : fmt::format(", boost {:.4g}", u.boost));
+    }
+    out.push_back({"idle_ranks", "unlike replicas",
+                   fmt::format("{}{} of {} ranks idle, gradients summed by {} of their groups",
+                               text, idle, t.ranks, t.sync_tp),
+                   static_cast<double>(idle)});
+  }
   const StepFlops flops = step_flops(t);
   out.push_back({"step_model_flops", "FLOPs of a step",
                  fmt::format("{:.5g} (attention whole), {:.5g} causal, {:.5g} with recompute",
@@ -49,12 +81,12 @@ std::vector<TrainingFigure> planned_figures(const Training& t, const Job& job) {
   out.push_back({"step_hardware_flops", "", "", flops.hardware});
   out.push_back({"step_parameters_only_flops", "", "", flops.parameters_only});
   out.push_back({"step_all_parameters_flops", "", "", flops.all_parameters});
-  const int64_t stage = fullest_stage(t);
-  const int64_t bytes = stage_memory(t, stage).total();
-  out.push_back(
-      {"memory_bytes", "memory per GPU",
-       (t.pp > 1 ? fmt::format("stage {}: ", stage) : std::string()) + memory_arithmetic(t, stage),
-       static_cast<double>(bytes)});
+  const auto [fullest, stage] = fullest_replica(t);
+  const int64_t bytes = stage_memory(fullest, stage).total();
+  out.push_back({"memory_bytes", "memory per GPU",
+                 (t.pp > 1 ? fmt::format("stage {}: ", stage) : std::string()) +
+                     memory_arithmetic(fullest, stage),
+                 static_cast<double>(bytes)});
   out.push_back({"device_memory_bytes", "as a driver shows it",
                  fmt::format("about {}: 15 % of what allocators reserve lies idle, and 2 GB of "
                              "context and buffers",
@@ -150,7 +182,7 @@ std::vector<TrainingFigure> measured_figures(const Training& t, const DeviceCard
   return out;
 }
 
-void add_storage_figures(const std::array<StorageStats, kStorageActions>& stats,
+void add_storage_figures(const std::array<StorageStats, kStorageActions>& stats, Time start,
                          const std::vector<RankTimes>& ranks, std::vector<TrainingFigure>& out) {
   double held = 0;
   double whole = 0;
@@ -181,9 +213,10 @@ void add_storage_figures(const std::array<StorageStats, kStorageActions>& stats,
     out.push_back({prefix + "_longest_s", "", "", s.longest.seconds()});
     out.push_back({prefix + "_queue_ratio", "", "", s.queue_ratio()});
     if (action == StorageAction::load) {
-      out.push_back({"time_to_ready_s", "time to ready",
-                     print_time(s.last, 4) + " from the start to the last rank's checkpoint",
-                     s.last.seconds()});
+      out.push_back(
+          {"time_to_ready_s", "time to ready",
+           print_time(s.last - start, 4) + " from the start to the last rank's checkpoint",
+           (s.last - start).seconds()});
     }
   }
 }

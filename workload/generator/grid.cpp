@@ -82,6 +82,15 @@ Grid dense_grid(const Training& t) {
   return Grid(std::move(d));
 }
 
+int64_t replica_of(const Grid& dense, uint32_t rank) {
+  return dense.coordinate(rank, "dps") + dense.size("dps") * dense.coordinate(rank, "dpr");
+}
+
+bool takes_part(const Training& t, const Grid& dense, uint32_t rank) {
+  return t.unlike.empty() || dense.coordinate(rank, "tp") <
+                                 t.tp_of(replica_of(dense, rank), dense.coordinate(rank, "pp"));
+}
+
 Grid expert_grid(const Training& t) {
   std::vector<std::pair<std::string, int64_t>> d;
   for (const std::string& name : t.order) {

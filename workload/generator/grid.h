@@ -41,6 +41,10 @@ class Grid {
 
 /// tp, cp, dps (sharding), dpr (replicas), pp.
 Grid dense_grid(const Training& t);
+/// Which data-parallel replica a rank of the dense grid is in.
+int64_t replica_of(const Grid& dense, uint32_t rank);
+/// False: idle, of a replica that computes with fewer ranks (Training::unlike).
+bool takes_part(const Training& t, const Grid& dense, uint32_t rank);
 /// tp, ep_node (ranks of a node), ep_rail (nodes), dp (of experts), pp.
 Grid expert_grid(const Training& t);
 

@@ -46,6 +46,24 @@ std::vector<std::string> layout_warnings(const Training& t, int64_t gpus_per_nod
                     "many as the emptiest (A:F46)",
                     t.tp, t.head_imbalance()));
   }
+  for (size_t i = 0; i < t.unlike.size(); ++i) {
+    const UnlikeReplica& u = t.unlike[i];
+    const bool told = std::any_of(t.unlike.begin(), t.unlike.begin() + static_cast<int64_t>(i),
+                                  [&](const UnlikeReplica& other) { return other.tp == u.tp; });
+    if (told) continue;
+    const Training replica = t.of_replica(u.replica, std::max<int64_t>(0, u.stage));
+    if (replica.model.heads > t.card.heads || replica.model.ffn > t.card.ffn) {
+      out.push_back(fmt::format(
+          "replica {} with tp {}: {} heads and {} columns of the MLP do not divide; all its ranks "
+          "take as long as the fullest, with {} heads and {} columns, {:.3g} and {:.3g} times an "
+          "even share (A:F46)",
+          u.replica, u.tp, t.card.heads, t.card.ffn, replica.model.heads / u.tp,
+          replica.model.ffn / u.tp,
+          static_cast<double>(replica.model.heads) / static_cast<double>(t.card.heads),
+          t.card.ffn > 0 ? static_cast<double>(replica.model.ffn) / static_cast<double>(t.card.ffn)
+                         : 1.0));
+    }
+  }
   const auto [fewest, most] = std::minmax_element(t.layers_of.begin(), t.layers_of.end());
   if (*most > *fewest + 1) {
     out.push_back(fmt::format("stages hold {} to {} layers: the fullest sets the pace (A: 1.5 #85)",

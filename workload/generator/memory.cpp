@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace trainyard {
 namespace {
@@ -94,7 +96,9 @@ int64_t stage_activations(const Training& t, int64_t stage) {
 }
 
 StageMemory stage_memory(const Training& t, int64_t stage) {
+  const Training summed = t.with_tp(t.sync_tp);
   int64_t dense = 0;
+  int64_t sync = 0;  // in the layout in which unlike replicas sum gradients
   int64_t experts = 0;
   int64_t largest = 0;
   int64_t working = 0;
@@ -102,6 +106,7 @@ StageMemory stage_memory(const Training& t, int64_t stage) {
   for (int64_t c = 0; c < t.chunks(); ++c) {
     for (const int64_t unit : units_of(t, t.virtual_stage(stage, c))) {
       dense += t.dense_on_rank(unit);
+      sync += summed.dense_on_rank(unit);
       experts += t.experts_on_rank(unit);
       largest = std::max(largest, t.dense_on_rank(unit) + t.experts_on_rank(unit));
       if (unit == t.model.layers + 1) last = true;
@@ -118,6 +123,11 @@ StageMemory stage_memory(const Training& t, int64_t stage) {
   out.parameters = divided(t.parameter_bytes, 3);
   out.gradients = divided(t.gradient_bytes, 2);
   out.optimizer = divided(t.optimizer_bytes, 1);
+  if (t.reshards()) {
+    // Of a rank that sums: it has the gradients of a larger shard, and with zero 1 its state.
+    out.gradients = sync * t.gradient_bytes;
+    if (t.zero > 0) out.optimizer = up(sync * t.optimizer_bytes, t.shard);
+  }
   out.activations = stage_activations(t, stage);
   if (t.recompute == Recompute::full) out.working = working;
   if (last) out.logits = t.tokens() * t.padded_vocab() / t.tp * (2 * t.activation_bytes + 4);
@@ -143,6 +153,27 @@ int64_t device_memory(int64_t tensor_bytes) {
   return tensor_bytes / 85 * 100 + 2'000'000'000;
 }
 
+std::pair<Training, int64_t> fullest_replica(const Training& t) {
+  if (t.unlike.empty()) return {t, fullest_stage(t)};
+  std::vector<int64_t> replicas;
+  if (t.alike_replica() >= 0) replicas.push_back(t.alike_replica());
+  for (const UnlikeReplica& u : t.unlike) replicas.push_back(u.replica);
+  std::pair<Training, int64_t> fullest{t, 0};
+  int64_t most = -1;
+  for (int64_t stage = 0; stage < t.pp; ++stage) {
+    std::set<std::pair<int64_t, int64_t>> seen;
+    for (const int64_t r : replicas) {
+      Training replica = t.of_replica(r, stage);
+      if (!seen.emplace(replica.tp, replica.microbatches).second) continue;
+      if (const int64_t bytes = stage_memory(replica, stage).total(); bytes > most) {
+        most = bytes;
+        fullest = {std::move(replica), stage};
+      }
+    }
+  }
+  return fullest;
+}
+
 int64_t fullest_stage(const Training& t) {
   int64_t fullest = 0;
   int64_t most = -1;
@@ -158,9 +189,9 @@ int64_t fullest_stage(const Training& t) {
 
 std::string memory_arithmetic(const Training& t, int64_t stage) {
   const StageMemory m = stage_memory(t, stage);
-  std::string text = "parameters " + gigabytes(m.parameters) + " + gradients " +
-                     gigabytes(m.gradients) + " + optimizer " + gigabytes(m.optimizer) +
-                     " + activations " + gigabytes(m.activations);
+  std::string text = t.unlike.empty() ? "" : fmt::format("a replica of tp {}: ", t.tp);
+  text += "parameters " + gigabytes(m.parameters) + " + gradients " + gigabytes(m.gradients) +
+          " + optimizer " + gigabytes(m.optimizer) + " + activations " + gigabytes(m.activations);
   if (m.working > 0) text += " + recomputed layer " + gigabytes(m.working);
   if (m.logits > 0) text += " + logits " + gigabytes(m.logits);
   if (m.gathered > 0) text += " + gathered " + gigabytes(m.gathered);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "workload/generator/training.h"
@@ -39,6 +40,8 @@ int64_t device_memory(int64_t tensor_bytes);
 /// Communicators that a rank is in: one for each dimension with more than one rank, those that zero
 /// and experts add, and the one that pipeline stages exchange over.
 int64_t communicators(const Training& t);
+/// What needs most: of `t` itself, or of its replicas of unlike tensor parallelism, and the stage.
+std::pair<Training, int64_t> fullest_replica(const Training& t);
 /// Of the stage that needs most.
 int64_t fullest_stage(const Training& t);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "sim/errors.h"
 #include "workload/generator/sequence_lengths.h"
@@ -14,6 +15,7 @@ namespace {
 using Work = ScheduleSlot::Work;
 
 constexpr uint64_t kContextTag = uint64_t{1} << 30;
+constexpr uint64_t kReshardTag = uint64_t{1} << 29;
 
 int64_t share(int64_t whole, int64_t parts) {
   return (whole + parts - 1) / parts;  // padded to equal shares
@@ -22,8 +24,11 @@ int64_t share(int64_t whole, int64_t parts) {
 }  // namespace
 
 StageBuilder::StageBuilder(const Training& training, const LayerWork& work,
-                           const MoeRouting* routing, int64_t stage)
+                           const MoeRouting* routing, int64_t stage, const UnlikePlace& unlike)
     : t_(training),
+      sync_(training.with_tp(training.sync_tp)),
+      unlike_(unlike),
+      hands_on_(unlike.hands_on),
       w_(work),
       routing_(routing),
       stage_(stage),
@@ -220,9 +225,11 @@ uint32_t StageBuilder::message(bool send, PeerKind peer, int64_t bytes, uint64_t
   op.bytes = bytes;
   op.tag = tag;
   op.peer_slot = slot(peer);
-  const bool pipeline = peer == PeerKind::next_stage || peer == PeerKind::previous_stage;
-  op.stream = pipeline ? stream("pp", StreamOrder::free, Dimension::pipeline)
-                       : stream("cp", StreamOrder::free, Dimension::context);
+  const bool pipeline = peer == PeerKind::next_stage || peer == PeerKind::previous_stage ||
+                        peer >= PeerKind::previous_tensor;
+  op.stream = pipeline                   ? stream("pp", StreamOrder::free, Dimension::pipeline)
+              : peer >= PeerKind::tensor ? stream("reshard", StreamOrder::free, Dimension::data)
+                                         : stream("cp", StreamOrder::free, Dimension::context);
   const uint32_t index = add(op, label(what));
   if (last_compute_ != kNone) graph_->add_dependency(last_compute_, index);
   for (const uint32_t before : pending_) graph_->add_dependency(before, index);
@@ -626,6 +633,51 @@ int64_t StageBuilder::bytes_between_stages() const {
   return t_.scatter_gather ? share(whole, t_.tp) : whole;
 }
 
+std::vector<std::pair<PeerKind, int64_t>> StageBuilder::parts(PeerKind side, bool send) const {
+  const bool previous = side == PeerKind::previous_stage;
+  const int64_t other = previous ? unlike_.previous_tp : unlike_.next_tp;
+  if (other == 0 || other == t_.tp) return {{side, bytes_between_stages()}};
+  const PeerKind of = previous ? PeerKind::previous_tensor : PeerKind::next_tensor;
+  const int64_t at = unlike_.position;
+  std::vector<std::pair<PeerKind, int64_t>> out;
+  if (!unlike_.split) {
+    // All have all of it: a rank gets it from the one in its place, those beyond from the first.
+    const int64_t bytes = t_.tokens() * t_.model.hidden * t_.activation_bytes;
+    for (int64_t i = 0; i < other; ++i) {
+      if (send ? i % t_.tp == at : at % other == i) out.emplace_back(tensor_peer(of, i), bytes);
+    }
+    return out;
+  }
+  // Each has its part of the tokens: what overlaps travels.
+  const auto begin = [&](int64_t i, int64_t n) {
+    return std::min(t_.tokens(), i * share(t_.tokens(), n));
+  };
+  for (int64_t i = 0; i < other; ++i) {
+    const int64_t from = std::max(begin(at, t_.tp), begin(i, other));
+    const int64_t to = std::min(begin(at + 1, t_.tp), begin(i + 1, other));
+    if (to <= from) continue;
+    out.emplace_back(tensor_peer(of, i), (to - from) * t_.model.hidden * t_.activation_bytes);
+  }
+  return out;
+}
+
+void StageBuilder::receive(PeerKind from, uint64_t tag) {
+  std::vector<uint32_t> ops;
+  for (const auto& [peer, bytes] : parts(from, false)) {
+    ops.push_back(message(false, peer, bytes, tag, "recv"));
+  }
+  for (const uint32_t op : ops) need(op);
+}
+
+void StageBuilder::send(PeerKind to, uint64_t tag) {
+  std::vector<uint32_t> ops;
+  for (const auto& [peer, bytes] : parts(to, true)) {
+    ops.push_back(message(true, peer, bytes, tag, "send"));
+  }
+  if (t_.overlap_pipeline) return;
+  for (const uint32_t op : ops) need(op);
+}
+
 void StageBuilder::forward(int64_t chunk) {
   const int64_t vs = t_.virtual_stage(stage_, chunk);
   place_.phase = 'F';
@@ -633,7 +685,7 @@ void StageBuilder::forward(int64_t chunk) {
   if (vs > 0 && !turns_here(vs)) {
     flush();
     place_.unit = units.empty() ? 1 : units.front();
-    need(message(false, before(chunk), bytes_between_stages(), tag(chunk, vs, false), "recv"));
+    receive(before(chunk), tag(chunk, vs, false));
     if (t_.scatter_gather && t_.tp > 1) {
       need(collective(CollectiveKind::all_gather, GroupKind::tensor, bytes_between_stages(),
                       "stage all-gather"));
@@ -662,9 +714,7 @@ void StageBuilder::forward(int64_t chunk) {
     }
   }
   if (vs + 1 < t_.virtual_stages() && !turns_here(vs + 1)) {
-    const uint32_t op =
-        message(true, after(chunk), bytes_between_stages(), tag(chunk, vs + 1, false), "send");
-    if (!t_.overlap_pipeline) need(op);
+    send(after(chunk), tag(chunk, vs + 1, false));
   }
 }
 
@@ -681,7 +731,7 @@ void StageBuilder::backward(int64_t chunk, bool input, bool weight) {
   if (input && vs < last && !turns_here(vs + 1)) {
     flush();
     place_.unit = units.empty() ? 1 : units.front();
-    need(message(false, after(chunk), bytes_between_stages(), tag(chunk, vs, true), "recv"));
+    receive(after(chunk), tag(chunk, vs, true));
     if (t_.scatter_gather && t_.tp > 1) {
       need(collective(CollectiveKind::all_gather, GroupKind::tensor, bytes_between_stages(),
                       "stage all-gather"));
@@ -717,9 +767,7 @@ void StageBuilder::backward(int64_t chunk, bool input, bool weight) {
   }
   if (final || (weight && t_.zero >= 2)) close_bucket();
   if (input && vs > 0 && !turns_here(vs)) {
-    const uint32_t op =
-        message(true, before(chunk), bytes_between_stages(), tag(chunk, vs - 1, true), "send");
-    if (!t_.overlap_pipeline) need(op);
+    send(before(chunk), tag(chunk, vs - 1, true));
   }
 }
 
@@ -832,10 +880,13 @@ void StageBuilder::leave(int64_t unit, bool last) {
   bucket_.last = last;
   bucket_.units.push_back(unit);
   bucket_.dense += t_.dense_on_rank(unit);
+  bucket_.split += t_.split_on_rank(unit);
+  bucket_.sync += sync_.dense_on_rank(unit);
   bucket_.experts += t_.experts_on_rank(unit);
   const bool layer = unit > 0 && unit <= t_.model.layers;
   if (t_.zero == 3 && layer && place_.more) return;  // more layers of its unit follow
-  if (t_.zero == 3 || (bucket_.dense + bucket_.experts) * t_.gradient_bytes >= t_.bucket_bytes) {
+  // By the layout that all replicas sum in, so that they have the same buckets.
+  if (t_.zero == 3 || (bucket_.sync + bucket_.experts) * t_.gradient_bytes >= t_.bucket_bytes) {
     close_bucket();
   }
 }
@@ -848,8 +899,43 @@ void StageBuilder::close_bucket() {
   bucket_ = {};
 }
 
+/// Ranks sync_tp, ... of the group send each of the first sync_tp an equal part of what they have:
+/// together with their own that is the shard that they have in the smallest replica.
+std::vector<uint32_t> StageBuilder::reshard(const Bucket& bucket) {
+  std::vector<uint32_t> ops;
+  if (!t_.reshards()) return ops;
+  const int64_t bytes = share(bucket.split * t_.gradient_bytes, t_.sync_tp);
+  const int64_t first = hands_on_ ? 0 : t_.sync_tp;
+  const int64_t last = hands_on_ ? t_.sync_tp : t_.tp;
+  for (int64_t i = first; i < last; ++i) {
+    ops.push_back(message(hands_on_, tensor_peer(PeerKind::tensor, i), bytes, kReshardTag,
+                          "reshard gradients"));
+  }
+  return ops;
+}
+
+/// All that the rank holds: what is not split was summed by the others, too.
+std::vector<uint32_t> StageBuilder::reshard_back(const Bucket& bucket, int64_t element,
+                                                 uint32_t after, const char* what) {
+  std::vector<uint32_t> ops;
+  if (!t_.reshards()) return ops;
+  const int64_t bytes = share(bucket.dense * element, t_.sync_tp);
+  const int64_t first = hands_on_ ? 0 : t_.sync_tp;
+  const int64_t last = hands_on_ ? t_.sync_tp : t_.tp;
+  for (int64_t i = first; i < last; ++i) {
+    const uint32_t op =
+        message(!hands_on_, tensor_peer(PeerKind::tensor, i), bytes, kReshardTag + 1, what);
+    if (hands_on_) {
+      ops.push_back(op);
+    } else {
+      graph_->add_dependency(after, op);
+    }
+  }
+  return ops;
+}
+
 void StageBuilder::reduce(const Bucket& bucket) {
-  const int64_t dense = padded(bucket.dense * t_.gradient_bytes);
+  const int64_t dense = padded(bucket.sync * t_.gradient_bytes);
   const int64_t experts = padded(bucket.experts * t_.gradient_bytes);
   place_.unit = bucket.units.back();
   if (t_.copies_around && t_.zero == 3 && t_.replicas() > 1) {
@@ -858,8 +944,17 @@ void StageBuilder::reduce(const Bucket& bucket) {
             "copy in");
     flush();
   }
+  const std::vector<uint32_t> parts = reshard(bucket);
+  if (hands_on_) {
+    reductions_.insert(reductions_.end(), parts.begin(), parts.end());
+    if (t_.zero > 0) return;  // it gets parameters
+    const auto back = reshard_back(bucket, t_.gradient_bytes, kNone, "reshard back");
+    reductions_.insert(reductions_.end(), back.begin(), back.end());
+    return;
+  }
   const auto run = [&](CollectiveKind kind, GroupKind group, int64_t bytes) {
     reductions_.push_back(collective(kind, group, bytes, "gradients"));
+    for (const uint32_t part : parts) graph_->add_dependency(part, reductions_.back());
     return reductions_.back();
   };
   if (t_.gradient_bytes == 1 && t_.replicas() > 1) {
@@ -870,6 +965,9 @@ void StageBuilder::reduce(const Bucket& bucket) {
   }
   if (t_.zero == 0 || (t_.zero < 3 && t_.all_reduced && shards_all())) {
     if (t_.replicas() > 1) run(CollectiveKind::all_reduce, GroupKind::data, dense);
+    if (t_.zero == 0 && t_.reshards()) {
+      reshard_back(bucket, t_.gradient_bytes, reductions_.back(), "reshard back");
+    }
     if (experts > 0 && t_.expert_replicas() > 1) {
       run(CollectiveKind::all_reduce, GroupKind::expert_data, experts);
     }
@@ -904,6 +1002,7 @@ void StageBuilder::finish_step() {
 
   auto [dense, experts] = parameters();
   if (t_.zero > 0) {
+    std::tie(dense, experts) = summed();
     dense = share(dense, t_.shard);
     experts = share(experts, t_.expert_replicas());
   }
@@ -911,11 +1010,15 @@ void StageBuilder::finish_step() {
   const int64_t per = t_.gradient_bytes + 2 * t_.optimizer_bytes + t_.parameter_bytes;
   place_.unit = 0;
   if (t_.gradient_norm && t_.ranks > 1) {
-    compute({{Kernel::Kind::elementwise, 0, (dense + experts) * t_.gradient_bytes, 0, 0, 0}},
-            "gradient norm");
+    if (dense + experts > 0 || !hands_on_) {
+      compute({{Kernel::Kind::elementwise, 0, (dense + experts) * t_.gradient_bytes, 0, 0, 0}},
+              "gradient norm");
+    }
     need(collective(CollectiveKind::all_reduce, GroupKind::world, 4, "gradient norm"));
   }
-  compute({{Kernel::Kind::elementwise, 0, (dense + experts) * per, 0, 0, 0}}, "optimizer");
+  if (dense + experts > 0 || !hands_on_) {
+    compute({{Kernel::Kind::elementwise, 0, (dense + experts) * per, 0, 0, 0}}, "optimizer");
+  }
   flush();
 
   ready_.clear();
@@ -924,11 +1027,13 @@ void StageBuilder::finish_step() {
     for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket) {
       std::vector<uint32_t> ops;
       place_.unit = bucket->units.back();
-      if (t_.shard > 1) {
+      if (t_.shard > 1 && !hands_on_) {
         ops.push_back(collective(CollectiveKind::all_gather, GroupKind::shard,
-                                 share(bucket->dense * t_.parameter_bytes, t_.shard),
-                                 "parameters"));
+                                 share(bucket->sync * t_.parameter_bytes, t_.shard), "parameters"));
       }
+      const auto back = reshard_back(*bucket, t_.parameter_bytes, ops.empty() ? kNone : ops.back(),
+                                     "reshard parameters");
+      ops.insert(ops.end(), back.begin(), back.end());
       if (bucket->experts > 0 && t_.expert_replicas() > 1) {
         ops.push_back(collective(CollectiveKind::all_gather, GroupKind::expert_data,
                                  share(bucket->experts * t_.parameter_bytes, t_.expert_replicas()),
@@ -948,13 +1053,13 @@ void StageBuilder::finish_step() {
 
 // ---- storage
 
-std::pair<int64_t, int64_t> StageBuilder::parameters() const {
+std::pair<int64_t, int64_t> StageBuilder::parameters(const Training& t) const {
   int64_t dense = 0;
   int64_t experts = 0;
   for (int64_t chunk = 0; chunk < t_.chunks(); ++chunk) {
     for (const int64_t unit : units_of(chunk)) {
-      dense += t_.dense_on_rank(unit);
-      experts += t_.experts_on_rank(unit);
+      dense += t.dense_on_rank(unit);
+      experts += t.experts_on_rank(unit);
     }
   }
   return {dense, experts};
@@ -979,8 +1084,9 @@ void StageBuilder::load_checkpoint() {
   const int64_t divided = t_.checkpoint_bytes - whole;
   int64_t bytes = (dense + experts) * t_.checkpoint_bytes;
   if (t_.zero > 0 && state >= 0) {
-    bytes = (dense + experts) * whole + share(dense * divided, t_.shard) +
-            share(experts * divided, t_.expert_replicas());
+    const auto [mine, my_experts] = summed();
+    bytes = (dense + experts) * whole + share(mine * divided, t_.shard) +
+            share(my_experts * divided, t_.expert_replicas());
   }
   place_.phase = 'S';
   place_.unit = 0;
@@ -1011,7 +1117,7 @@ void StageBuilder::read_data() {
 void StageBuilder::write_checkpoint() {
   flush();
   place_.unit = 0;
-  const auto [dense, experts] = parameters();
+  const auto [dense, experts] = summed();
   const auto copy = [&](int64_t bytes, GroupKind group, int64_t ranks, std::vector<uint32_t>& out) {
     if (bytes == 0) return;
     if (!t_.first_writes) bytes = share(bytes, ranks);

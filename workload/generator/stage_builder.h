@@ -33,7 +33,30 @@ enum class GroupKind : uint8_t {
   routing       ///< all ranks that exchange tokens with each other's experts
 };
 inline constexpr size_t kGroupKinds = 13;
-enum class PeerKind : uint8_t { previous_stage, next_stage, previous_context, next_context };
+/// A peer slot likewise. The last three: plus i, the i-th rank of a tensor-parallel group, of the
+/// rank's own stage or of a neighbour's.
+enum class PeerKind : uint16_t {
+  previous_stage,
+  next_stage,
+  previous_context,
+  next_context,
+  tensor = 1 << 12,
+  previous_tensor = 2 << 12,
+  next_tensor = 3 << 12
+};
+inline PeerKind tensor_peer(PeerKind of, int64_t i) {
+  return static_cast<PeerKind>(static_cast<int64_t>(of) + i);
+}
+
+/// Where a rank is among replicas of unlike tensor parallelism.
+struct UnlikePlace {
+  /// It takes no part in the sum over replicas: it hands its gradients to those of its group that
+  /// do (Training::sync_tp).
+  bool hands_on = false;
+  int64_t position = 0;  ///< in its tensor-parallel group; asked where neighbours have another tp
+  int64_t previous_tp = 0, next_tp = 0;  ///< of the neighbouring stages; 0: its own
+  bool split = false;                    ///< sequence parallel, even where tp is 1
+};
 
 struct StageProgram {
   std::shared_ptr<const OpGraph> graph;
@@ -43,8 +66,9 @@ struct StageProgram {
 
 class StageBuilder {
  public:
+  /// `training`: of the replica.
   StageBuilder(const Training& training, const LayerWork& work, const MoeRouting* routing,
-               int64_t stage);
+               int64_t stage, const UnlikePlace& unlike = {});
   StageProgram build();
 
  private:
@@ -54,6 +78,8 @@ class StageBuilder {
   struct Bucket {
     std::vector<int64_t> units;
     int64_t dense = 0, experts = 0;  // parameters
+    int64_t split = 0;               // of the dense ones those that tensor-parallel ranks share
+    int64_t sync = 0;                // dense, where sync_tp ranks share them
     bool last = false;               // of the last micro-batch
   };
   struct Place {
@@ -138,6 +164,11 @@ class StageBuilder {
   void close_bucket();
   void reduce(const Bucket& bucket);
   void finish_step();
+  /// Gradients, from ranks that hand them on to those that sum: @returns what the sum waits for.
+  std::vector<uint32_t> reshard(const Bucket& bucket);
+  /// Gradients or parameters the other way once `after` is done: @returns what arrives.
+  std::vector<uint32_t> reshard_back(const Bucket& bucket, int64_t element, uint32_t after,
+                                     const char* what);
 
   // Storage
   uint32_t storage(StorageAction action, int64_t bytes, const char* what);
@@ -145,15 +176,27 @@ class StageBuilder {
   void read_data();
   void write_checkpoint();
   /// Parameters of the stage on one rank, dense and of experts.
-  [[nodiscard]] std::pair<int64_t, int64_t> parameters() const;
+  [[nodiscard]] std::pair<int64_t, int64_t> parameters() const { return parameters(t_); }
+  [[nodiscard]] std::pair<int64_t, int64_t> parameters(const Training& t) const;
+  /// Those whose sum over replicas the rank has a part in, and so their optimizer's state.
+  [[nodiscard]] std::pair<int64_t, int64_t> summed() const {
+    return hands_on_ ? std::pair<int64_t, int64_t>{0, 0} : parameters(sync_);
+  }
 
   [[nodiscard]] int64_t bytes_between_stages() const;
+  /// Ranks of a neighbouring stage that this one exchanges activations with, and their bytes.
+  [[nodiscard]] std::vector<std::pair<PeerKind, int64_t>> parts(PeerKind side, bool send) const;
+  void receive(PeerKind from, uint64_t tag);
+  void send(PeerKind to, uint64_t tag);
   [[nodiscard]] uint32_t exchange(int64_t layer, bool combine) const;
   [[nodiscard]] bool shards_all() const { return t_.shard >= t_.cp * t_.dp; }
   [[nodiscard]] std::vector<int64_t> units_of(int64_t chunk) const;
   [[nodiscard]] int64_t key_value_bytes() const;
 
   const Training& t_;
+  const Training sync_;  // t_ in the layout in which replicas sum
+  const UnlikePlace unlike_;
+  const bool hands_on_;
   const LayerWork& w_;
   const MoeRouting* routing_;
   int64_t stage_;

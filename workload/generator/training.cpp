@@ -101,6 +101,19 @@ const std::vector<ParamSpec>& training_params() {
        "heads and columns need not divide over tp: every rank works as long as the fullest does, "
        "as where a tensor-parallel group has lost a GPU",
        "A:F46; A: 1.5 #87"},
+      {"layout.unlike",
+       PT::text,
+       "none",
+       "",
+       "",
+       {},
+       "data-parallel replicas that have lost GPUs and go on with fewer ranks per tensor-parallel "
+       "group, as '[{replica: 0, tp: 7}]'; replica: one, or 2-5; stage: of the pipeline (left out: "
+       "all); tp: ranks that compute, the others are idle; batch: sequences of its step, the rest "
+       "is shared by the replicas that "
+       "give none (left out: as many as the others); boost: speed of its GPUs, auto is layout.tp "
+       "/ tp (left out: 1)",
+       "A: 1.5 #94, #95; A:F63, A:F64"},
       {"layout.context",
        PT::choice,
        "ring",
@@ -565,14 +578,80 @@ int64_t Training::padded_vocab() const {
   return (model.vocab + multiple - 1) / multiple * multiple;
 }
 
-int64_t Training::dense_on_rank(int64_t which) const {
+namespace {
+
+/// Ranks hold whole heads, with grouped queries whole groups, and whole columns.
+void pad_shapes(ModelCard& m, int64_t tp) {
+  const auto padded = [&](int64_t n) { return (n + tp - 1) / tp * tp; };
+  if (m.mla() || m.kv_heads >= tp) {
+    const int64_t group = m.heads / m.kv_heads;
+    if (m.mla()) {
+      m.heads = m.kv_heads = padded(m.heads);
+    } else {
+      m.kv_heads = padded(m.kv_heads);
+      m.heads = m.kv_heads * group;
+    }
+  }
+  m.ffn = padded(m.ffn);
+  m.shared_ffn = padded(m.shared_ffn);
+}
+
+}  // namespace
+
+int64_t Training::tp_of(int64_t replica, int64_t stage) const {
+  for (const UnlikeReplica& u : unlike) {
+    if (u.replica == replica && (u.stage < 0 || u.stage == stage)) return u.tp;
+  }
+  return tp;
+}
+
+int64_t Training::sync_tp_of(int64_t stage) const {
+  int64_t least = tp;
+  for (const UnlikeReplica& u : unlike) {
+    if (u.stage < 0 || u.stage == stage) least = std::min(least, u.tp);
+  }
+  return least;
+}
+
+int64_t Training::alike_replica() const {
+  int64_t next = 0;
+  for (const UnlikeReplica& u : unlike) {
+    if (u.replica > next) break;
+    if (u.replica == next) ++next;
+  }
+  return next < dp ? next : -1;
+}
+
+Training Training::with_tp(int64_t ranks_of_group) const {
+  if (ranks_of_group == tp) return *this;
+  Training t = *this;
+  t.tp = t.expert_tp = ranks_of_group;
+  t.model = card;
+  pad_shapes(t.model, t.tp);
+  t.sequence_parallel = sequence_parallel && t.tp > 1;
+  t.gather_again = gather_again && t.sequence_parallel;
+  t.tensor_chunks = t.tp > 1 ? tensor_chunks : 1;
+  t.first_reads = first_reads && t.tp > 1;
+  return t;
+}
+
+Training Training::of_replica(int64_t replica, int64_t stage) const {
+  Training t = with_tp(tp_of(replica, stage));
+  t.sync_tp = unlike.empty() ? t.tp : sync_tp_of(stage);
+  for (const UnlikeReplica& u : unlike) {
+    if (u.replica == replica) t.microbatches = u.microbatches;
+  }
+  return t;
+}
+
+std::pair<int64_t, int64_t> Training::dense_parts(int64_t which) const {
   const ModelCard& m = model;
   const int64_t norm = m.hidden * (m.biases ? 2 : 1);
-  if (which == 0) return padded_vocab() / tp * m.hidden + m.positions * m.hidden;
+  if (which == 0) return {m.positions * m.hidden, padded_vocab() / tp * m.hidden};
   if (which == m.layers + 1) {
     // Where the first and the last stage share a rank, it holds them once.
     const bool own = !m.tied_embeddings || (pp > 1 && !turned());
-    return norm + (own ? padded_vocab() / tp * m.hidden : 0);
+    return {norm, own ? padded_vocab() / tp * m.hidden : 0};
   }
   const int64_t layer = which - 1;
   int64_t whole = 2 * norm;
@@ -600,7 +679,7 @@ int64_t Training::dense_on_rank(int64_t which) const {
     split += m.mlp_parameters(m.ffn) - mlp_bias;
     whole += mlp_bias;
   }
-  return whole + split / tp;
+  return {whole, split / tp};
 }
 
 int64_t Training::experts_on_rank(int64_t which) const {
@@ -622,10 +701,17 @@ class Resolver {
     read_batch();
     read_precision();
     read_rest();
-    if (p_.boolean("layout.uneven_tp")) pad_shapes();
+    if (p_.boolean("layout.uneven_tp")) {
+      pad_shapes(t_.model, t_.tp);
+      if (automatic("layout.expert_tp")) {
+        t_.model.expert_ffn = (t_.model.expert_ffn + t_.tp - 1) / t_.tp * t_.tp;
+      }
+    }
     check_shapes();
     check_experts();
     split_layers();
+    t_.sync_tp = t_.tp;
+    if (!p_.is_word("layout.unlike", "none")) read_unlike();
     return std::move(t_);
   }
 
@@ -926,22 +1012,205 @@ class Resolver {
     }
   }
 
-  /// Ranks hold whole heads, with grouped queries whole groups, and whole columns.
-  void pad_shapes() {
-    ModelCard& m = t_.model;
-    const auto padded = [&](int64_t n) { return (n + t_.tp - 1) / t_.tp * t_.tp; };
-    if (m.mla() || m.kv_heads >= t_.tp) {
-      const int64_t group = m.heads / m.kv_heads;
-      if (m.mla()) {
-        m.heads = m.kv_heads = padded(m.heads);
-      } else {
-        m.kv_heads = padded(m.kv_heads);
-        m.heads = m.kv_heads * group;
+  // ---- replicas of unlike tensor parallelism
+
+  /// "[{replica: 0, tp: 7}, {replica: 2-3, tp: 6, boost: auto}]" -> maps, with braces checked.
+  std::vector<std::map<std::string, std::string>> unlike_entries() const {
+    const std::string& text = p_.text("layout.unlike");
+    const auto bad = [&](const std::string& why) {
+      fail("layout.unlike", "layout.unlike '" + text + "': " + why,
+           "write '[{replica: 0, tp: 7}]'; more keys: stage, batch, boost");
+    };
+    const auto trim = [](std::string s) {
+      const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\n'; };
+      while (!s.empty() && blank(s.back())) s.pop_back();
+      size_t at = 0;
+      while (at < s.size() && blank(s[at])) ++at;
+      return s.substr(at);
+    };
+    std::string rest = trim(text);
+    if (rest.size() >= 2 && rest.front() == '[' && rest.back() == ']') {
+      rest = trim(rest.substr(1, rest.size() - 2));
+    }
+    std::vector<std::map<std::string, std::string>> out;
+    while (!rest.empty()) {
+      const size_t end = rest.find('}');
+      if (rest.front() != '{' || end == std::string::npos) bad("entries are in braces");
+      std::stringstream in(rest.substr(1, end - 1));
+      auto& entry = out.emplace_back();
+      for (std::string item; std::getline(in, item, ',');) {
+        const size_t colon = item.find(':');
+        if (colon == std::string::npos) bad("'" + trim(item) + "' is no key with a value");
+        const std::string key = trim(item.substr(0, colon));
+        if (key != "replica" && key != "stage" && key != "tp" && key != "batch" && key != "boost") {
+          bad("unknown key '" + key + "'");
+        }
+        if (!entry.emplace(key, trim(item.substr(colon + 1))).second) bad(key + " is given twice");
+      }
+      if (entry.count("replica") == 0 || entry.count("tp") == 0) {
+        bad("every entry needs replica and tp");
+      }
+      rest = trim(rest.substr(end + 1));
+      if (!rest.empty()) {
+        if (rest.front() != ',') bad("entries are separated by commas");
+        rest = trim(rest.substr(1));
       }
     }
-    m.ffn = padded(m.ffn);
-    m.shared_ffn = padded(m.shared_ffn);
-    if (automatic("layout.expert_tp")) m.expert_ffn = padded(m.expert_ffn);
+    if (out.empty()) bad("names no replica");
+    return out;
+  }
+
+  [[nodiscard]] int64_t unlike_number(const std::string& key, const std::string& text,
+                                      int64_t most) const {
+    int64_t n = 0;
+    bool good = !text.empty() && text.size() < 10;
+    for (const char c : text) {
+      good = good && c >= '0' && c <= '9';
+      if (good) n = 10 * n + (c - '0');
+    }
+    if (!good || n > most) {
+      fail("layout.unlike",
+           fmt::format("layout.unlike: {} '{}' is no whole number up to {}", key, text, most));
+    }
+    return n;
+  }
+
+  void read_unlike() {
+    refuse_unlike();
+    const auto entries = unlike_entries();
+    std::map<std::pair<int64_t, int64_t>, UnlikeReplica> found;  // by replica and stage
+    std::map<int64_t, int64_t> batches;  // replica -> micro-batches, where it says how many
+    for (const auto& entry : entries) {
+      const std::string& where = entry.at("replica");
+      const size_t dash = where.find('-');
+      const int64_t first = unlike_number("replica", where.substr(0, dash), t_.dp - 1);
+      const int64_t last = dash == std::string::npos
+                               ? first
+                               : unlike_number("replica", where.substr(dash + 1), t_.dp - 1);
+      UnlikeReplica u;
+      u.tp = unlike_number("tp", entry.at("tp"), t_.tp);
+      if (u.tp < 1 || u.tp == t_.tp) {
+        fail("layout.unlike",
+             fmt::format("layout.unlike: tp {} of replica {} is not below layout.tp {}", u.tp,
+                         where, t_.tp),
+             "leave the replica out: it is like the others");
+      }
+      check_unlike_shapes(u.tp);
+      if (const auto it = entry.find("batch"); it != entry.end()) {
+        const int64_t batch = unlike_number("batch", it->second, t_.global_batch);
+        if (batch == 0 || batch % t_.micro_batch != 0) {
+          fail("layout.unlike",
+               fmt::format("layout.unlike: batch {} is no whole number of micro-batches of {}",
+                           batch, t_.micro_batch));
+        }
+        u.microbatches = batch / t_.micro_batch;
+      }
+      if (const auto it = entry.find("boost"); it != entry.end()) {
+        u.boost = it->second == "auto"
+                      ? static_cast<double>(t_.tp) / static_cast<double>(u.tp)  // A:F63
+                      : unlike_boost(it->second);
+      }
+      if (const auto it = entry.find("stage"); it != entry.end()) {
+        u.stage = unlike_number("stage", it->second, t_.pp - 1);
+        if (t_.scatter_gather && t_.pp > 1) {
+          fail("layout.unlike", "layout.unlike: one stage with scatter_gather is not built yet",
+               "leave the stage or layout.scatter_gather out");
+        }
+      }
+      for (u.replica = first; u.replica <= last; ++u.replica) {
+        const auto next = found.lower_bound({u.replica, -1});
+        const bool other = next != found.end() && next->first.first == u.replica &&
+                           (u.stage < 0 || next->first.second < 0);
+        if (other || !found.emplace(std::make_pair(u.replica, u.stage), u).second) {
+          fail("layout.unlike", fmt::format("layout.unlike: replica {} is named twice", u.replica));
+        }
+        if (u.microbatches == 0) continue;
+        const auto [it, added] = batches.emplace(u.replica, u.microbatches);
+        if (!added && it->second != u.microbatches) {
+          fail("layout.unlike",
+               fmt::format("layout.unlike: replica {} has two batches", u.replica));
+        }
+      }
+    }
+    int64_t given = 0;
+    for (const auto& [replica, n] : batches) given += n * t_.micro_batch;
+    const auto saying = static_cast<int64_t>(batches.size());
+    // A:F64: what some do not compute, the others do.
+    const int64_t rest = t_.global_batch - given;
+    const int64_t takers = t_.dp - saying;
+    if (saying > 0 &&
+        (takers == 0 ? rest != 0 : rest <= 0 || rest % (takers * t_.micro_batch) != 0)) {
+      fail("layout.unlike",
+           fmt::format("global {} less {} sequences of unlike replicas leaves {}: no whole number "
+                       "of micro-batches of {} on each of the {} other replicas",
+                       t_.global_batch, given, rest, t_.micro_batch, takers),
+           takers > 0 ? fmt::format("leave a multiple of {}", takers * t_.micro_batch)
+                      : "let one replica give no batch");
+    }
+    if (saying > 0 && takers > 0) t_.microbatches = rest / takers / t_.micro_batch;
+    for (auto& [place, u] : found) {
+      const auto it = batches.find(u.replica);
+      u.microbatches = it == batches.end() ? t_.microbatches : it->second;
+      t_.sync_tp = std::min(t_.sync_tp, u.tp);
+      t_.unlike.push_back(u);
+    }
+    for (const UnlikeReplica& u : t_.unlike) {
+      if (!t_.card.tied_embeddings || t_.pp == 1) break;
+      const int64_t first = t_.tp_of(u.replica, 0);
+      const int64_t last = t_.tp_of(u.replica, t_.pp - 1);
+      if (first == last) continue;
+      fail("layout.unlike",
+           fmt::format("layout.unlike: replica {} has tp {} in the first and {} in the last stage, "
+                       "whose tied embeddings are summed: not built yet",
+                       u.replica, first, last),
+           "use a model without tied embeddings, or another stage");
+    }
+    if (t_.schedule != ScheduleKind::interleaved) return;
+    for (int64_t r = 0; r < t_.dp; ++r) {
+      if (const int64_t m = t_.of_replica(r).microbatches; m % t_.pp != 0) {
+        fail("layout.unlike", fmt::format("an interleaved schedule needs a multiple of pp {} "
+                                          "micro-batches, replica {} has {}",
+                                          t_.pp, r, m));
+      }
+    }
+  }
+
+  [[nodiscard]] double unlike_boost(const std::string& text) const {
+    std::stringstream in(text);
+    double boost = 0;
+    if (!(in >> boost) || !in.eof() || !(boost >= 0.1 && boost <= 10)) {
+      fail("layout.unlike", "layout.unlike: boost '" + text + "' is no number from 0.1 to 10",
+           "or auto: layout.tp / tp");
+    }
+    return boost;
+  }
+
+  /// What replicas of unlike tensor parallelism do not go with.
+  void refuse_unlike() const {
+    const auto refuse = [&](bool here, const std::string& what) {
+      if (!here) return;
+      fail("layout.unlike", "layout.unlike with " + what + " is not built yet",
+           "it goes with dense models, zero 0 or 1 over all replicas, pp, sequence parallelism");
+    };
+    refuse(t_.zero >= 2, fmt::format("zero {}", t_.zero));
+    refuse(t_.zero == 1 && t_.shard != t_.dp, "hybrid sharding (layout.shard)");
+    refuse(t_.cp > 1, fmt::format("cp {}", t_.cp));
+    refuse(t_.model.experts > 0, "experts");
+    refuse(t_.turned(), "schedule " + p_.text("schedule.kind"));
+    refuse(t_.document > 0, "batch.document");
+    refuse(t_.average_loss, "gradients.average_loss");
+  }
+
+  void check_unlike_shapes(int64_t tp) const {
+    const ModelCard& m = t_.card;
+    if (m.mla() || m.kv_heads >= tp) return;
+    if (tp % m.kv_heads != 0 || m.heads % tp != 0) {
+      fail("layout.unlike",
+           fmt::format("layout.unlike: {} heads with {} key-value heads of model {} do not split "
+                       "over tp {}",
+                       m.heads, m.kv_heads, m.name, tp),
+           fmt::format("at most {} ranks take whole groups", m.kv_heads));
+    }
   }
 
   void check_shapes() const {

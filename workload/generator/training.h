@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/errors.h"
@@ -25,6 +26,16 @@ enum class ContextKind : uint8_t {
   all_to_all   ///< heads are split instead of the sequence (DeepSpeed-Ulysses)
 };
 
+/// A data-parallel replica whose tensor-parallel groups compute with fewer ranks than layout.tp:
+/// nonuniform tensor parallelism (A: 1.5 #94). The last ranks of each group are idle.
+struct UnlikeReplica {
+  int64_t replica = 0;       ///< its place along dp
+  int64_t stage = -1;        ///< of the pipeline; below 0: in all of them
+  int64_t tp = 1;            ///< ranks that compute
+  int64_t microbatches = 0;  ///< of a step
+  double boost = 1;          ///< speed of its GPUs over that of the others (A:F63)
+};
+
 /// Resolved: every number is known and they fit together.
 struct Training {
   /// What all tensor-parallel ranks together work on: where heads or columns do not divide, the
@@ -44,7 +55,23 @@ struct Training {
   bool gather_again = false;  ///< sequence parallel: inputs, of which ranks keep their part only
   bool scatter_gather = false;
   ContextKind context = ContextKind::ring;
-  std::vector<std::string> order;  ///< dimensions, the fastest first: tp, cp, ep, dp, pp
+  std::vector<std::string> order;     ///< dimensions, the fastest first: tp, cp, ep, dp, pp
+  std::vector<UnlikeReplica> unlike;  ///< in order of replica and stage; the others are alike
+  /// Ranks of a tensor-parallel group that sum gradients with other replicas: the smallest tp of
+  /// all replicas; of_replica() knows that of its stage. Where a group has more, the others hand
+  /// them their part of the gradients.
+  int64_t sync_tp = 1;
+  [[nodiscard]] bool reshards() const { return sync_tp < tp; }
+  /// Ranks of a tensor-parallel group that compute.
+  [[nodiscard]] int64_t tp_of(int64_t replica, int64_t stage) const;
+  [[nodiscard]] int64_t sync_tp_of(int64_t stage) const;
+  /// The same job with other tensor parallelism: the model padded so that every rank has as many
+  /// heads and columns as the fullest (A:F46).
+  [[nodiscard]] Training with_tp(int64_t ranks_of_group) const;
+  /// What the ranks of one stage of a replica do: their tp and micro-batches.
+  [[nodiscard]] Training of_replica(int64_t replica, int64_t stage = 0) const;
+  /// One replica that is like layout.tp says; below 0: there is none.
+  [[nodiscard]] int64_t alike_replica() const;
   std::vector<int64_t> layers_of;  ///< virtual stage (chunk * pp + stage) -> layers
   [[nodiscard]] int64_t first_layer(int64_t virtual_stage) const;
   /// Chunks of layers on a rank: vpp, of a bidirectional pipeline two.
@@ -124,7 +151,7 @@ struct Training {
   [[nodiscard]] int64_t tokens() const { return micro_batch * sequence / cp; }
   /// Tokens outside the tensor-parallel parts.
   [[nodiscard]] int64_t sequence_tokens() const {
-    return sequence_parallel ? tokens() / tp : tokens();
+    return sequence_parallel ? (tokens() + tp - 1) / tp : tokens();
   }
   [[nodiscard]] int64_t expert_dp() const { return ranks / (expert_tp * ep * pp); }
   /// Rows of the embedding, padded so that they split (Megatron: to a multiple of 128 tp).
@@ -133,7 +160,12 @@ struct Training {
   // Parameters on one rank. Units of a model: 0 the embedding, 1 to L the layers, L + 1 the final
   // norm and output layer (tied: the norm, and where the embedding is on another stage its copy).
   [[nodiscard]] int64_t units() const { return model.layers + 2; }
-  [[nodiscard]] int64_t dense_on_rank(int64_t unit) const;
+  [[nodiscard]] int64_t dense_on_rank(int64_t which) const {
+    return whole_on_rank(which) + split_on_rank(which);
+  }
+  /// Of them those that every tensor-parallel rank has, and its part of those that they share.
+  [[nodiscard]] int64_t whole_on_rank(int64_t which) const { return dense_parts(which).first; }
+  [[nodiscard]] int64_t split_on_rank(int64_t which) const { return dense_parts(which).second; }
   [[nodiscard]] int64_t experts_on_rank(int64_t unit) const;
 
   /// Heads (or groups of them that share keys) of the fullest over those of the emptiest
@@ -149,6 +181,9 @@ struct Training {
   [[nodiscard]] bool stores() const {
     return token_bytes > 0 || checkpoint_every > 0 || load_checkpoint;
   }
+
+ private:
+  [[nodiscard]] std::pair<int64_t, int64_t> dense_parts(int64_t unit) const;
 };
 
 /// Keys of the `workload` block of a scenario that has a `model`.
