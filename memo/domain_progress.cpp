@@ -864,8 +864,8 @@ void DomainFabric::simulate_again(uint32_t domain) {
 void DomainFabric::audit(const Domain& d) {
   if (d.joined) return;  // what it was told no longer begins where its parts did
   // In events of packets, which an event of stepping and a member that is told of cost several of.
-  // Of the shortest runs it may take a little more: nobody waits for a twentieth of a second.
-  constexpr double kStepped = 3.5, kTold = 10, kLeastWork = 5e6;
+  // Of the shortest runs it may take a little more: nobody waits for a hundredth of a second.
+  constexpr double kStepped = 3.5, kTold = 10, kLeastWork = 2e6;
   const double work = static_cast<double>(stats_.events) +
                       (kStepped - 1) * static_cast<double>(stats_.events_stepped) +
                       kTold * static_cast<double>(serial_);
