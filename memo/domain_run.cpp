@@ -245,13 +245,7 @@ std::vector<CollectiveHost::Tally> DomainRun::tallies() {
     if (f.send.clear_to_send) grants[f.call].push_back(all[id].delivered - all[id].start);
   }
   for (size_t i = 0; i < grants.size(); ++i) {
-    std::vector<Time>& times = grants[i];
-    if (times.empty()) continue;
-    std::sort(times.begin(), times.end());
-    const auto percentile = [&times](size_t p) { return times[(times.size() * p + 99) / 100 - 1]; };
-    out[i].cts_p50 = percentile(50);
-    out[i].cts_p90 = percentile(90);
-    out[i].cts_p99 = percentile(99);
+    if (!grants[i].empty()) set_grant_percentiles(grants[i], out[i]);
   }
   return out;
 }

@@ -4,6 +4,7 @@
 // a whole, whatever its messages are.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -57,9 +58,26 @@ class StretchConflict final : public std::exception {
   }
 };
 
+/// Percentiles (nearest rank) of how long clear-to-send messages took, of which there are some;
+/// `to` has cts_p50, cts_p90 and cts_p99.
+template <class To>
+void set_grant_percentiles(std::vector<Time>& times, To& to) {
+  std::sort(times.begin(), times.end());
+  const auto percentile = [&](size_t p) { return times[(times.size() * p + 99) / 100 - 1]; };
+  to.cts_p50 = percentile(50);
+  to.cts_p90 = percentile(90);
+  to.cts_p99 = percentile(99);
+}
+
 class CollectiveHost {
  public:
   virtual ~CollectiveHost() = default;
+
+  /// Whether collectives can be left to it, as it is configured.
+  [[nodiscard]] virtual bool hosts() const { return true; }
+  /// Messages of calls that Fabric::transfers() would list if each were simulated, and does not
+  /// because they are too many.
+  [[nodiscard]] virtual uint64_t messages_left_out() const { return 0; }
 
   /// @returns the number of the call: 0, 1, 2, ...
   virtual uint32_t open(const HostedCall& call) = 0;

@@ -732,6 +732,7 @@ void Timeline::keep(Collective& c) {
   if (records_.size() > options_.most_records + options_.most_records / 4) drop_shortest();
 }
 
+/// Writes down what is known of a collective.
 void Timeline::book(Collective& c) {
   CollectiveRecord& r = c.record;
   const double seconds = (r.finish - r.start).seconds();
@@ -1104,13 +1105,7 @@ void Timeline::book_collectives() {
     }
   }
   for (auto& entry : grants) {
-    std::vector<Time>& times = entry.second;
-    std::sort(times.begin(), times.end());
-    const auto percentile = [&times](size_t p) { return times[(times.size() * p + 99) / 100 - 1]; };
-    CollectiveRecord& r = *record_of(entry.first);
-    r.cts_p50 = percentile(50);
-    r.cts_p90 = percentile(90);
-    r.cts_p99 = percentile(99);
+    set_grant_percentiles(entry.second, *record_of(entry.first));
   }
 }
 

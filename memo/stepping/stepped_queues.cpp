@@ -549,8 +549,8 @@ int64_t SteppedFabric::back_at_sender(const QueuePair& q, int64_t at, bool contr
 
 // ---------------------------------------------------------------- pauses
 
-/// What packets would have had to wait for at other ports is waiting here: the line is as busy.
-/// Others that share the way of what is held up are too fast by as much.
+/// What packets would have held up at other ports waits here instead: others that share its way are
+/// too fast by as much, and the longer queue marks more. Right for a few, wrong for many.
 bool SteppedFabric::tolerates(Port& port, int64_t over_ps) {
   const int64_t held = port.held + std::max(port.holds, over_ps);
   if (static_cast<Wide>(held) * 1'000'000 > static_cast<Wide>(now_ - began_) * tolerated_ppm_) {

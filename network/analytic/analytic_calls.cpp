@@ -31,6 +31,9 @@ uint32_t AnalyticCalls::open(const HostedCall& what) {
   call->what = what;
   call->run = what.algorithm->begin(what.request);
   call->members_left = static_cast<uint32_t>(what.request.members->size());
+  if (call->members_left <= kMostInTable && config_.persistent_qps) {
+    call->edges = &edges_[what.channel_base];
+  }
   open_.push_back(std::move(call));
   sums_.emplace_back();
   return static_cast<uint32_t>(open_.size() - 1);
@@ -49,14 +52,13 @@ void AnalyticCalls::arrive(uint32_t call, uint32_t member, int64_t now) {
   c.run->arrived(member, sends_, members_done_);
   const bool all = c.arrived == c.what.request.members->size();
   if (all && c.run->all_sent()) {
-    for (const uint32_t m : std::exchange(members_done_, {})) tell(call, m, now);
+    for (const uint32_t m : members_done_) tell(call, m, now);
     carry_all(call, c, now);
+    close(call);
   } else {
     take(call, c, now, now);
     go_on(call, now);
-    return;
   }
-  if (c.members_left == 0) close(call);
 }
 
 /// What the algorithm has answered at `now`. Queue pairs can be opened until `until`.
@@ -144,8 +146,8 @@ void AnalyticCalls::carry_all(uint32_t call, Call& c, int64_t now) {
 uint32_t AnalyticCalls::queue_pair(const Call& c, const CollectiveSend& send, bool may_open) {
   const auto n = static_cast<uint32_t>(c.what.request.members->size());
   uint32_t* slot = nullptr;
-  if (n <= kMostInTable && !send.clear_to_send && config_.persistent_qps) {
-    auto& table = edges_[c.what.channel_base];
+  if (c.edges != nullptr && !send.clear_to_send) {
+    std::vector<uint32_t>& table = *c.edges;
     const size_t i = (static_cast<size_t>(send.channel % 64) * n + send.src) * n + send.dst;
     if (i >= table.size()) {
       table.resize((static_cast<size_t>(send.channel % 64) + 1) * n * n, kUnknown);
@@ -162,17 +164,17 @@ uint32_t AnalyticCalls::queue_pair(const Call& c, const CollectiveSend& send, bo
 AnalyticCalls::Times AnalyticCalls::carry(uint32_t call, Call& c, const CollectiveSend& send,
                                           uint32_t qp, int64_t now) {
   const MessageCost cost = book_.cost(qp, send.bytes);
-  book_.carry_unrecorded(qp, send.bytes, cost);
+  const uint64_t transmissions = book_.carry_unrecorded(qp, send.bytes, cost);
   const auto& q = book_.queue_pairs()[qp];
   const int64_t arrived = now + config_.send_delay_ps +
                           transmission_time(Bytes(cost.wire), Rate::bps(q.slowest_bps)).ps() +
                           cost.latency_ps;
   const Times t{arrived + config_.receive_delay_ps, arrived + cost.return_ps};
   Sums& s = sums_[call];
-  s.transmissions += book_.transmissions(qp, cost);
+  s.transmissions += transmissions;
   if (send.clear_to_send) {
     ++s.grants;
-    c.grants.push_back(t.delivered - now);
+    c.grants.push_back(Time::ps(t.delivered - now));
   } else {
     ++s.transfers;
     s.payload += send.bytes;
@@ -187,10 +189,10 @@ AnalyticCalls::Times AnalyticCalls::carry(uint32_t call, Call& c, const Collecti
     r.delivered = Time::ps(t.delivered);
     r.acknowledged = Time::ps(t.acknowledged);
     r.packets = static_cast<uint64_t>(cost.packets);
-    r.transmissions = book_.transmissions(qp, cost);
+    r.transmissions = transmissions;
     r.hops = static_cast<uint32_t>(q.forward.size());
     records_.push_back(r);
-  } else {
+  } else if (!records_.empty()) {
     records_ = {};
   }
   return t;
@@ -206,11 +208,8 @@ void AnalyticCalls::tell(uint32_t call, uint32_t member, int64_t when) {
 
 void AnalyticCalls::close(uint32_t call) {
   Call& c = at(call);
-  TRAINYARD_ASSERT(c.flying.empty() && c.later.empty());
-  if (!c.grants.empty()) {
-    std::sort(c.grants.begin(), c.grants.end());
-    grants_.emplace(call, std::move(c.grants));
-  }
+  TRAINYARD_ASSERT(c.members_left == 0 && c.flying.empty() && c.later.empty());
+  if (!c.grants.empty()) set_grant_percentiles(c.grants, granted_[call]);
   open_[call].reset();
 }
 
@@ -241,20 +240,12 @@ void AnalyticCalls::take_done(std::vector<CollectiveHost::Done>& out) {
 
 CollectiveHost::Tally AnalyticCalls::tally(uint32_t call) const {
   const Sums& s = sums_[call];
-  CollectiveHost::Tally t;
+  const auto granted = granted_.find(call);
+  CollectiveHost::Tally t = granted == granted_.end() ? CollectiveHost::Tally() : granted->second;
   t.transfers = s.transfers;
   t.transmissions = s.transmissions;
   t.cts_count = s.grants;
   t.payload = s.payload;
-  if (const auto it = grants_.find(call); it != grants_.end()) {
-    const std::vector<int64_t>& sorted = it->second;
-    const auto percentile = [&](size_t p) {
-      return Time::ps(sorted[(sorted.size() * p + 99) / 100 - 1]);
-    };
-    t.cts_p50 = percentile(50);
-    t.cts_p90 = percentile(90);
-    t.cts_p99 = percentile(99);
-  }
   return t;
 }
 

@@ -65,14 +65,16 @@ class AnalyticCalls {
     std::unique_ptr<CollectiveRun> run;
     std::vector<Flying> flying;  // a heap, the earliest first
     std::vector<Later> later;
-    std::vector<int64_t> grants;  // how long clear-to-send messages took
+    std::vector<Time> grants;  // how long clear-to-send messages took
+    /// Queue pairs by channel, sender and receiver; null: they are looked up.
+    std::vector<uint32_t>* edges = nullptr;
     uint32_t arrived = 0, members_left = 0, numbers = 0;
     int64_t wakes = INT64_MAX;  // the earliest entry in events_
   };
   struct Sums {
     int64_t payload = 0;
     uint64_t transmissions = 0;
-    uint32_t transfers = 0, grants = 0;
+    uint32_t transfers = 0, grants = 0;  // messages with data, messages that clear to send
   };
 
   Call& at(uint32_t call);
@@ -90,10 +92,10 @@ class AnalyticCalls {
 
   PathBook& book_;
   const PacketConfig config_;
-  std::vector<std::unique_ptr<Call>> open_;                    // by call; null when it is through
-  std::vector<Sums> sums_;                                     // by call
-  std::unordered_map<uint32_t, std::vector<int64_t>> grants_;  // sorted, of calls that are through
-  /// Queue pairs by channel, sender and receiver; by channel base, which stands for a communicator.
+  std::vector<std::unique_ptr<Call>> open_;                      // by call; null when it is through
+  std::vector<Sums> sums_;                                       // by call
+  std::unordered_map<uint32_t, CollectiveHost::Tally> granted_;  // percentiles, of calls with any
+  /// Call::edges by channel base, which stands for a communicator.
   std::unordered_map<uint32_t, std::vector<uint32_t>> edges_;
   mutable EventQueue events_;  // key: call; arg: member that is through, or that the call goes on
   std::vector<CollectiveHost::Done> done_;

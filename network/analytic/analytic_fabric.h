@@ -46,8 +46,8 @@ class AnalyticFabric final : public Fabric, public CollectiveHost {
   }
   [[nodiscard]] uint64_t fingerprint() const override { return book_.fingerprint(); }
 
-  /// Whether collectives may be left to it: not where messages wait for each other at the NIC.
-  [[nodiscard]] bool hosts() const {
+  /// Not where messages wait for each other at the NIC.
+  [[nodiscard]] bool hosts() const override {
     return config_.whole_collectives && !config_.nic_serialization;
   }
   uint32_t open(const HostedCall& call) override { return calls_.open(call); }
@@ -56,8 +56,7 @@ class AnalyticFabric final : public Fabric, public CollectiveHost {
   }
   void take_done(std::vector<Done>& out) override { calls_.take_done(out); }
   [[nodiscard]] Tally tally(uint32_t call) const override { return calls_.tally(call); }
-  /// Messages of collectives that transfers() leaves out.
-  [[nodiscard]] uint64_t messages_left_out() const {
+  [[nodiscard]] uint64_t messages_left_out() const override {
     return calls_.messages() - calls_.records().size();
   }
 

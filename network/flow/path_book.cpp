@@ -130,62 +130,70 @@ TransferId PathBook::add(const Transfer& t, Time at) {
   return static_cast<TransferId>(records_.size() - 1);
 }
 
-void PathBook::book(uint32_t qp, int64_t bytes, const MessageCost& cost) {
+/// @returns link transmissions of its data and ACKs.
+uint64_t PathBook::book(uint32_t qp, int64_t bytes, const MessageCost& cost) {
   QueuePair& q = qps_[qp];
   q.packets += static_cast<uint64_t>(cost.packets);
   q.acks += static_cast<uint64_t>(cost.acks);
   q.wire += cost.wire;
   q.ack_wire += cost.ack_wire;
   q.payload += bytes;
+  const uint64_t transmissions = static_cast<uint64_t>(cost.packets) * q.forward.size() +
+                                 static_cast<uint64_t>(cost.acks) * q.reverse.size();
   totals_.data_packets += static_cast<uint64_t>(cost.packets);
   totals_.ack_packets += static_cast<uint64_t>(cost.acks);
-  totals_.transmissions += transmissions(qp, cost);
+  totals_.transmissions += transmissions;
   totals_.wire_bytes += cost.wire * static_cast<int64_t>(q.forward.size()) +
                         cost.ack_wire * static_cast<int64_t>(q.reverse.size());
+  return transmissions;
 }
 
 void PathBook::carry(TransferId id, uint32_t qp, const MessageCost& cost) {
   TransferRecord& r = records_[id];
   r.hops = static_cast<uint32_t>(qps_[qp].forward.size());
   r.packets = static_cast<uint64_t>(cost.packets);
-  r.transmissions = transmissions(qp, cost);
-  book(qp, r.bytes, cost);
+  r.transmissions = book(qp, r.bytes, cost);
 }
 
-void PathBook::carry_unrecorded(uint32_t qp, int64_t bytes, const MessageCost& cost) {
-  unrecorded_transmissions_ += transmissions(qp, cost);
+uint64_t PathBook::carry_unrecorded(uint32_t qp, int64_t bytes, const MessageCost& cost) {
+  const uint64_t transmissions = book(qp, bytes, cost);
+  unrecorded_transmissions_ += transmissions;
   unrecorded_crossed_ += bytes * static_cast<int64_t>(qps_[qp].forward.size());
   unrecorded_bytes_ += bytes;
-  book(qp, bytes, cost);
+  return transmissions;
 }
 
-void PathBook::deliver(TransferId id, uint32_t qp, Time at) {
-  TransferRecord& r = records_[id];
-  if (r.acknowledged > r.start) --outstanding_;  // before the host saw it
-  r.delivered = at;
-  totals_.payload_bytes += r.bytes;
+void PathBook::delivered(uint32_t qp, int64_t bytes, Time at) {
+  totals_.payload_bytes += bytes;
   // Who and which message of it, not the number of the transfer: the order of calls at one instant
   // is no part of the trajectory.
   fingerprint_ +=
       dice(static_cast<uint64_t>(at.ps()), kTraceDelivered, qps_[qp].identity, qps_[qp].messages++);
 }
 
+void PathBook::acknowledged(uint32_t src, uint32_t dst, int64_t bytes, Time at) {
+  fingerprint_ += dice(static_cast<uint64_t>(at.ps()), kTraceAcked,
+                       (static_cast<uint64_t>(src) << 32) | dst, static_cast<uint64_t>(bytes));
+}
+
+void PathBook::deliver(TransferId id, uint32_t qp, Time at) {
+  TransferRecord& r = records_[id];
+  if (r.acknowledged > r.start) --outstanding_;  // before the host saw it
+  r.delivered = at;
+  delivered(qp, r.bytes, at);
+}
+
 void PathBook::acknowledge(TransferId id, Time at) {
   TransferRecord& r = records_[id];
   if (r.delivered > r.start) --outstanding_;
   r.acknowledged = at;
-  fingerprint_ +=
-      dice(static_cast<uint64_t>(at.ps()), kTraceAcked,
-           (static_cast<uint64_t>(r.src) << 32) | r.dst, static_cast<uint64_t>(r.bytes));
+  acknowledged(r.src, r.dst, r.bytes, at);
 }
 
-void PathBook::deliver_unrecorded(uint32_t qp, int64_t bytes, Time delivered, Time acknowledged) {
-  QueuePair& q = qps_[qp];
-  totals_.payload_bytes += bytes;
-  fingerprint_ +=
-      dice(static_cast<uint64_t>(delivered.ps()), kTraceDelivered, q.identity, q.messages++) +
-      dice(static_cast<uint64_t>(acknowledged.ps()), kTraceAcked,
-           (static_cast<uint64_t>(q.src) << 32) | q.dst, static_cast<uint64_t>(bytes));
+void PathBook::deliver_unrecorded(uint32_t qp, int64_t bytes, Time delivered_at,
+                                  Time acknowledged_at) {
+  delivered(qp, bytes, delivered_at);
+  acknowledged(qps_[qp].src, qps_[qp].dst, bytes, acknowledged_at);
 }
 
 std::string PathBook::describe_outstanding() const {

@@ -73,13 +73,9 @@ class PathBook {
   void acknowledge(TransferId id, Time at);
 
   /// The same for a message that has no record.
-  void carry_unrecorded(uint32_t qp, int64_t bytes, const MessageCost& cost);
+  /// @returns link transmissions of its data and ACKs.
+  uint64_t carry_unrecorded(uint32_t qp, int64_t bytes, const MessageCost& cost);
   void deliver_unrecorded(uint32_t qp, int64_t bytes, Time delivered, Time acknowledged);
-  /// Link transmissions of its data and ACKs.
-  [[nodiscard]] uint64_t transmissions(uint32_t qp, const MessageCost& cost) const {
-    return static_cast<uint64_t>(cost.packets) * qps_[qp].forward.size() +
-           static_cast<uint64_t>(cost.acks) * qps_[qp].reverse.size();
-  }
 
   [[nodiscard]] const std::vector<TransferRecord>& records() const { return records_; }
   [[nodiscard]] uint32_t channel(TransferId id) const { return channels_[id]; }
@@ -94,7 +90,9 @@ class PathBook {
  private:
   uint32_t visit(uint32_t global_port);
   void route(const FlowTuple& tuple, std::vector<uint32_t>& out);
-  void book(uint32_t qp, int64_t bytes, const MessageCost& cost);
+  uint64_t book(uint32_t qp, int64_t bytes, const MessageCost& cost);
+  void delivered(uint32_t qp, int64_t bytes, Time at);
+  void acknowledged(uint32_t src, uint32_t dst, int64_t bytes, Time at);
   struct PortSums {
     uint64_t packets = 0;
     int64_t bytes = 0, payload = 0;

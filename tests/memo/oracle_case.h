@@ -33,7 +33,8 @@ struct RandomCase {
   std::vector<TimedFlow> flows;  ///< beside the job
   /// What ranks take longer than the program says, by rank and op; empty: nobody does.
   std::vector<std::vector<Time>> late;
-  std::string text;  ///< what it is, for messages
+  std::string text;                 ///< what it is, for messages
+  size_t most_records = 1'000'000;  ///< TimelineOptions::most_records
 };
 
 inline PacketConfig base_config(CongestionControl congestion) {

@@ -231,6 +231,21 @@ TEST(Oracle, Classes) {
 }
 
 /// Layers that repeat are followed as a whole.
+// Of more collectives than are kept the longest are, whichever way and order they are booked.
+TEST(Oracle, TheSameCollectivesAreKept) {
+  uint64_t replayed = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    RandomCase c = random_case(seed, Flavour::layers);
+    c.most_records = 5;
+    const Outcome off = run_case(c, Way::off);
+    const Outcome memo = run_case(c, Way::memo);
+    EXPECT_EQ(off.collectives, memo.collectives) << seed;
+    EXPECT_LE(memo.collectives.size(), 5U);
+    replayed += memo.ops_replayed;
+  }
+  EXPECT_GT(replayed, 0U);
+}
+
 TEST(Oracle, Layers) {
   const Sum s = compare(Flavour::layers);
   EXPECT_GT(s.stretches, 0U);

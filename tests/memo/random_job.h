@@ -360,7 +360,7 @@ struct Outcome {
   uint64_t acks = 0, cnps = 0, pfc_frames = 0;
   std::vector<std::string> links;        ///< sorted
   std::vector<std::string> flows;        ///< in order of start
-  std::vector<std::string> collectives;  ///< sorted
+  std::vector<std::string> collectives;  ///< in the order of the records
   std::vector<std::string> ranks;
   FastPathStats stats;
   uint64_t ops_replayed = 0;
@@ -407,6 +407,7 @@ inline Outcome run_once(const RandomCase& c, Way way, const FaultSource* gpus, b
   options.eager_sends = true;
   options.complete_at_receiver = c.config.complete_at_receiver;
   options.stretches = stretches;
+  options.most_records = c.most_records;
   options.faults = gpus;
   if (gpus == nullptr && c.flows.empty()) options.host = host;
   StagedFabric staged(*fabric, c.flows, {}, {});
@@ -433,7 +434,6 @@ inline Outcome run_once(const RandomCase& c, Way way, const FaultSource* gpus, b
                static_cast<int64_t>(r.transmissions), static_cast<int64_t>(r.cts_count),
                r.cts_p50.ps(), r.cts_p90.ps(), r.cts_p99.ps()}));
     }
-    std::sort(o.collectives.begin(), o.collectives.end());
     for (const RankTimes& r : timeline.rank_times()) {
       o.ranks.push_back(
           row("rank " + std::to_string(r.rank), {r.finish.ps(), r.compute.ps(), r.exposed_comm.ps(),

@@ -24,6 +24,23 @@ using test::Settings;
 using test::training;
 using test::with;
 
+/// Expects that every send has its receive. @returns how many there are.
+size_t matched_sends(const Job& job) {
+  std::multiset<std::vector<int64_t>> sends, recvs;
+  for (uint32_t r = 0; r < job.ranks.size(); ++r) {
+    const RankProgram& program = job.ranks[r];
+    for (const Op& op : program.graph->ops) {
+      if (op.kind != OpKind::send && op.kind != OpKind::recv) continue;
+      const uint32_t peer = program.binding.peers[op.peer_slot];
+      const bool send = op.kind == OpKind::send;
+      (send ? sends : recvs)
+          .insert({send ? r : peer, send ? peer : r, static_cast<int64_t>(op.tag), op.bytes});
+    }
+  }
+  EXPECT_EQ(sends, recvs);
+  return sends.size();
+}
+
 // Heads, columns and rows of the embedding divide by 7 and by 8.
 ModelCard even_model(int64_t layers = 2) {
   return gpt(layers, 1792, 56, 7168);
@@ -215,20 +232,7 @@ TEST(Unlike, EverySendHasItsReceive) {
                                                   {"dataset.token_bytes", "4B"}});
     const Training t = training(even_model(4), s);
     const Job job = generate_job(t, "job", 1).job;
-    std::multiset<std::vector<int64_t>> sends;
-    std::multiset<std::vector<int64_t>> recvs;
-    for (uint32_t r = 0; r < job.ranks.size(); ++r) {
-      const RankProgram& program = job.ranks[r];
-      for (const Op& op : program.graph->ops) {
-        if (op.kind != OpKind::send && op.kind != OpKind::recv) continue;
-        const uint32_t peer = program.binding.peers[op.peer_slot];
-        const bool send = op.kind == OpKind::send;
-        (send ? sends : recvs)
-            .insert({send ? r : peer, send ? peer : r, static_cast<int64_t>(op.tag), op.bytes});
-      }
-    }
-    EXPECT_EQ(sends, recvs) << "zero " << zero;
-    EXPECT_GT(sends.size(), 100U);
+    EXPECT_GT(matched_sends(job), 100U) << "zero " << zero;
     // Checkpoints: all parameters and their state once, by those that sum.
     int64_t written = 0;
     for (uint32_t r = 0; r < job.ranks.size(); ++r) {
@@ -302,22 +306,15 @@ TEST(Unlike, OneStageMayBeSmallerThanItsNeighbours) {
     const Job job = generate_job(t, "job", 1).job;
     // Order tp, dp, pp: stage 1 begins at rank 16.
     for (uint32_t r = 0; r < 48; ++r) EXPECT_EQ(r == 23, job.ranks[r].graph->ops.empty()) << r;
-    std::multiset<std::vector<int64_t>> sends;
-    std::multiset<std::vector<int64_t>> recvs;
+    matched_sends(job);
     std::vector<int64_t> activations(48);
-    for (uint32_t r = 0; r < job.ranks.size(); ++r) {
-      const RankProgram& program = job.ranks[r];
-      for (const Op& op : program.graph->ops) {
-        if (op.kind != OpKind::send && op.kind != OpKind::recv) continue;
-        const uint32_t peer = program.binding.peers[op.peer_slot];
-        const bool send = op.kind == OpKind::send;
-        (send ? sends : recvs)
-            .insert({send ? r : peer, send ? peer : r, static_cast<int64_t>(op.tag), op.bytes});
-        const Stream& stream = program.graph->streams[op.stream];
-        if (!send && stream.dimension == Dimension::pipeline) activations[r] += op.bytes;
+    for (uint32_t r = 0; r < 48; ++r) {
+      for (const Op& op : ops_of(job, r, [](const Op&o, const Stream&stream) {
+             return o.kind == OpKind::recv && stream.dimension == Dimension::pipeline;
+           })) {
+        activations[r] += op.bytes;
       }
     }
-    EXPECT_EQ(sends, recvs);
     // Both ways, 7 micro-batches of 56 tokens. Seven take 8 tokens each, eight take 7.
     const int64_t whole = 56 * 1792 * 2 * 7;
     const bool split = t.sequence_parallel;

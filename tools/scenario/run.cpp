@@ -14,7 +14,6 @@
 
 #include "chakra/reader.h"
 #include "memo/domain_fabric.h"
-#include "network/analytic/analytic_fabric.h"
 #include "network/engine.h"
 #include "network/packet/packet_fabric.h"
 #include "network/staged_fabric.h"
@@ -326,6 +325,13 @@ void fast_path_notes(const FastPathStats& f, bool shared_noise, bool complete, c
       text += figures;
     }
     note("engine", text + "; single collectives have measured up to 27 % off (docs/fast-path.md)",
+         true);
+  }
+  if (f.pauses_not_followed > 0) {
+    note("pauses",
+         std::to_string(f.pauses_not_followed) +
+             " times a queue would have made PFC pause others and was stepped on: pfc_pauses and "
+             "paused times are too low (simulation.ignored_pauses: 0 simulates these as packets)",
          true);
   }
   if (f.disturbances > 0) {
@@ -1098,11 +1104,8 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     // Alone, a job needs nobody between it and the fabric.
     const bool alone = flows.empty() && faults.changes().empty();
     Fabric& beneath = alone ? fabric : staged;
-    auto* const analytic = dynamic_cast<AnalyticFabric*>(owned.get());
-    if (alone && options.faults == nullptr) {
-      options.host = domains;
-      if (analytic != nullptr && analytic->hosts()) options.host = analytic;
-    }
+    auto* const host = dynamic_cast<CollectiveHost*>(owned.get());  // null: message by message
+    if (alone && options.faults == nullptr && host != nullptr && host->hosts()) options.host = host;
     options.stretches = s.stretches;
     Timeline timeline(import.job, beneath, *compute, *selector, options);
     try {
@@ -1146,9 +1149,9 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
       r.jobs.push_back(std::move(j));
     }
     r.flows = alone ? fabric.transfers() : staged.transfers();
-    if (analytic != nullptr && analytic->messages_left_out() > 0) {
+    if (host != nullptr && host->messages_left_out() > 0) {
       r.warnings.push_back(
-          std::to_string(analytic->messages_left_out()) +
+          std::to_string(host->messages_left_out()) +
           " messages of collectives are not listed one by one: flows.csv and the figures of flows "
           "are about sends only (whole_collectives: false lists them, with the memory that it "
           "takes)");
