@@ -33,6 +33,7 @@
 #include "tools/scenario/wiring.h"
 #include "workload/chakra_importer.h"
 #include "workload/collective_params.h"
+#include "workload/fabric_facts.h"
 #include "workload/generator/generate.h"
 #include "workload/generator/grid.h"
 #include "workload/placement.h"
@@ -1100,7 +1101,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
       cut = now >= s.until;
       return !cut && progress(now, done);
     };
-    const auto selector = make_collective_selector(s.collectives);
+    const auto selector = collective_selector(s, topology, config);
     // Alone, a job needs nobody between it and the fabric.
     const bool alone = flows.empty() && faults.changes().empty();
     Fabric& beneath = alone ? fabric : staged;
@@ -1256,6 +1257,17 @@ Result run_safely(const Scenario& s, const RunHooks& hooks) {
 }
 
 }  // namespace
+
+std::unique_ptr<CollectiveSelector> collective_selector(const Scenario& s, const Topology& topology,
+                                                        const PacketConfig& config) {
+  FabricFacts facts;
+  if (!s.collectives.is_word("protocol", "auto")) facts = fabric_facts(topology, config);
+  for (size_t g = 0; g < kGenerations; ++g) {
+    const auto generation = static_cast<Generation>(g);
+    if (s.device.generation == generation_name(generation)) facts.generation = generation;
+  }
+  return make_collective_selector(s.collectives, facts);
+}
 
 Result run_scenario(const Scenario& s, const RunHooks& hooks) {
   if (auto folded = run_folded(s, [&](const Scenario& part) { return run_safely(part, hooks); })) {

@@ -1156,6 +1156,7 @@ DeviceCard load_device(const std::string& name, const SourcePos& pos) {
           .bps();
   card.sms = b.card_value({"sms", ParamType::integer, "0", "0", "100000", {}, "", ""}, "sms", card)
                  .integer("sms");
+  card.generation = b.text("generation", "");
   Block watts = b.block("watts");
   card.tdp_watts = real(watts, "watts.", "tdp");
   card.compute_watts = real(watts, "watts.", "compute");
@@ -1187,11 +1188,10 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   }
   // Presets go under what the user wrote; lines survive on both sides.
   for (auto& e : root.entries) {
-    if (e.key != "fabric") continue;
     for (auto& f : e.value.entries) {
-      if (f.key == "transport" && f.value.kind == Kind::map) {
-        merge_preset(f.value, "transport", "preset");
-      }
+      if (f.value.kind != Kind::map) continue;
+      if (e.key == "fabric" && f.key == "transport") merge_preset(f.value, "transport", "preset");
+      if (e.key == "collectives" && f.key == "nccl") merge_preset(f.value, "nccl", "transport");
     }
   }
 

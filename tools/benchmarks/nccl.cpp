@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: MIT
+// Predictions beside public nccl-tests logs: every log whose hardware is stated becomes a scenario
+// (collectives: {protocol: tuned}), each of its sizes is simulated, and time and bus bandwidth are
+// set against what was measured. Then the faulty logs: whether a scenario with the cause that is
+// named has the same shape.
+//
+//   bench_nccl [--reference DIR] [--only TEXT] [--engine flow|analytic|packet] [--points FILE]
+//              [--packets N] [--no-faulty]
+//
+// The logs are not part of the repository: $TRAINYARD_SHARED/reference/nccl-measured, or
+// --reference. Last line: one JSON object, of the healthy logs.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tools/scenario/run.h"
+#include "workload/fabric_facts.h"
+
+namespace fs = std::filesystem;
+using namespace trainyard;
+
+namespace {
+
+constexpr int64_t kSmall = 64 << 10, kLarge = 64 << 20;
+
+/// A row of index.csv, by column.
+using Row = std::map<std::string, std::string>;
+
+std::vector<std::string> split_csv(const std::string& line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (c == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
+      fields.back() += line[++i];
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (c == ',' && !quoted) {
+      fields.emplace_back();
+    } else if (c != '\r') {
+      fields.back() += c;
+    }
+  }
+  return fields;
+}
+
+std::vector<Row> read_csv(const fs::path& file) {
+  std::ifstream in(file);
+  if (!in) throw UserError("cannot read " + file.string());
+  std::string line;
+  std::getline(in, line);
+  const std::vector<std::string> columns = split_csv(line);
+  std::vector<Row> rows;
+  while (std::getline(in, line)) {
+    const std::vector<std::string> fields = split_csv(line);
+    Row row;
+    for (size_t i = 0; i < columns.size() && i < fields.size(); ++i) row[columns[i]] = fields[i];
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+struct Point {
+  int64_t size = 0;
+  double measured_us = 0, simulated_us = 0, formula_us = 0;
+  std::string algorithm;
+  [[nodiscard]] double time_error() const { return simulated_us / measured_us - 1; }
+  /// Of bandwidth: the other way round.
+  [[nodiscard]] double rate_error() const { return measured_us / simulated_us - 1; }
+};
+
+struct Log {
+  Row row;
+  std::string id, op, transport, generation, device, release, launch = "processes";
+  std::string collectives;                    // further keys
+  uint32_t ranks = 0, domains = 0, gpus = 0;  // gpus: of a domain
+  double nic_gbps = 0;                        // of a GPU
+  double scale_up = 0;                        // GB/s of a GPU
+  bool nvls = true, in_place = true;
+  std::string reason;  // why it cannot be expressed
+  std::vector<Point> points;
+  double wall_s = 0;
+};
+
+double number(const std::string& text) {
+  return text.empty() ? 0 : std::strtod(text.c_str(), nullptr);
+}
+
+const char* collective_of(const std::string& op) {
+  if (op == "all_reduce") return "all-reduce";
+  if (op == "all_gather") return "all-gather";
+  if (op == "reduce_scatter") return "reduce-scatter";
+  if (op == "alltoall") return "all-to-all";
+  if (op == "broadcast") return "broadcast";
+  if (op == "reduce") return "reduce";
+  return "";
+}
+
+std::string generation_of(const std::string& gpu) {
+  if (has(gpu, "V100")) return "volta";
+  if (has(gpu, "A100")) return "ampere";
+  if (has(gpu, "MI")) return "cdna";
+  if (has(gpu, "B200") || has(gpu, "B300") || has(gpu, "RTX 6000D")) return "blackwell";
+  if (has(gpu, "H100") || has(gpu, "H200") || has(gpu, "H20") || has(gpu, "H800") ||
+      has(gpu, "GH200"))
+    return "hopper";
+  return "";
+}
+
+/// What a log ran on, as far as its row says.
+Log describe(const Row& row) {
+  Log l;
+  l.row = row;
+  l.id = row.at("id");
+  l.op = row.at("op");
+  const std::string &gpu = row.at("gpu"), &scale_up = row.at("scale_up"), &nic = row.at("nic"),
+                    &fabric = row.at("fabric"), &env = row.at("env"), &algo = row.at("algo_proto"),
+                    &version = row.at("nccl_version");
+  // GH200 contains H200: the family is the same.
+  l.generation = generation_of(gpu);
+  l.device = has(gpu, "GB200")   ? "GB200"
+             : has(gpu, "GB300") ? "GB300"
+             : has(gpu, "GH200") ? "GH200"
+                                 : gpu.substr(0, gpu.find_first_of("- ("));
+  l.ranks = static_cast<uint32_t>(number(row.at("gpus_total")));
+  const auto per_node = static_cast<uint32_t>(number(row.at("gpus_per_node")));
+  l.domains = static_cast<uint32_t>(number(row.at("nodes")));
+  l.gpus = per_node;
+  l.scale_up = number(row.at("scale_up_GBps"));
+  l.nic_gbps = number(row.at("nic_Gbps")) * number(row.at("nics_per_node")) / per_node;
+  if (has(scale_up, "NVL72")) {
+    // Hosts of a rack share one domain: 18 of 4, or 16 where the ranks say so.
+    const bool one = has(fabric, "NVLink only") || fabric == "single node";
+    l.gpus = one ? l.ranks : l.ranks % 64 == 0 ? 64 : 72;
+    l.domains = l.ranks / l.gpus;
+  } else if (has(scale_up, "disabled") || has(scale_up, "P2P disabled") || per_node == 1) {
+    l.gpus = 1;
+    l.domains = l.ranks;
+  } else if (has(scale_up, "full mesh (4") && per_node == 2) {
+    l.scale_up /= 3;
+  }
+  if (has(gpu, "MI250X")) l.scale_up = 400;  // not stated; wider than its NICs
+  if (l.id == "b200-n2-ag-gke-gib") l.scale_up = 900;
+  l.nvls = !has(scale_up, "mesh") && !has(env, "NVLS_ENABLE=0");
+
+  l.transport = has(algo, "CTRAN")                                      ? "ctran"
+                : has(nic, "TCPXO")                                     ? "tcpxo"
+                : has(nic, "TCPX")                                      ? "tcpx"
+                : has(fabric, "gIB")                                    ? "gib"
+                : has(nic, "EFAv2")                                     ? "efa"
+                : has(fabric, "EFA")                                    ? "efa1"
+                : has(fabric, "Slingshot")                              ? "slingshot"
+                : has(nic, "Pollara")                                   ? "pollara"
+                : has(fabric, "RoCE") || fabric == "RDMA between racks" ? "roce"
+                                                                        : "ib";
+  const bool old = l.generation == "volta" || l.generation == "ampere";
+  l.release = l.generation == "cdna" ? "" : nearest_nccl_release(version);
+  if (l.release.empty()) l.release = old ? "2.10.3" : "2.26.2";
+  if (has(row.at("notes"), "one process drives") || has(l.id, "dgx2")) l.launch = "threads";
+  if (has(row.at("notes"), "torch.distributed") || l.id == "a100-n1-ar-mlbook") l.launch = "torch";
+
+  const std::string wish = env + " " + algo;
+  if (has(algo, "recursive doubling"))
+    l.collectives = "algorithm: {all_gather: halving-doubling}, ";
+  if (has(wish, "ALGO=Ring") || has(wish, "ALGO=RING")) l.collectives = "algorithm: ring, ";
+  if (has(wish, "ALGO=Tree")) l.collectives = "algorithm: tree, ";
+  if (has(wish, "ALGO=NVLSTree")) l.collectives = "algorithm: nvls-tree, ";
+
+  if (l.generation.empty()) {
+    l.reason = "the GPU is not stated";
+  } else if (l.gpus > 1 && l.scale_up <= 0) {
+    l.reason = "the scale-up rate is not stated";
+  } else if (l.domains > 1 && l.nic_gbps <= 0) {
+    l.reason = "the rate of the NICs is not stated";
+  } else if (has(row.at("notes"), "no GPUDirect")) {
+    l.reason = "no GPUDirect: data goes through host memory, whose rate is not stated";
+  } else if (std::string(collective_of(l.op)).empty()) {
+    l.reason = "send and receive without a collective: not built yet";
+  }
+  if (has(gpu, "T4"))
+    l.reason = "no GPUDirect: data goes through host memory, whose rate is not stated";
+  return l;
+}
+
+void read_points(const fs::path& file, Log& l) {
+  const std::vector<Row> rows = read_csv(file);
+  const bool copies = l.op == "all_gather" || l.op == "reduce_scatter";
+  const auto count = [&](const char* place) {
+    return std::count_if(rows.begin(), rows.end(),
+                         [&](const Row& r) { return r.at("in_place") == place; });
+  };
+  std::string take = "0";
+  if (count("0") == 0 || (copies && count("1") > 0)) take = "1";
+  l.in_place = take == "1";
+  for (const Row& r : rows) {
+    if (r.at("in_place") != take) continue;
+    Point p;
+    p.size = std::stoll(r.at("size_bytes"));
+    p.measured_us = number(r.at("time_us"));
+    if (p.size < l.ranks && l.op != "all_reduce" && l.op != "broadcast" && l.op != "reduce")
+      continue;
+    if (p.measured_us > 0) l.points.push_back(p);
+  }
+}
+
+/// Chakra's convention of size.
+int64_t bytes_of(const Log& l, int64_t size) {
+  return l.op == "all_gather" ? std::max<int64_t>(1, size / l.ranks) : size;
+}
+
+std::string scenario_text(const Log& l, const std::string& engine) {
+  const bool exchange = l.op == "alltoall";
+  std::string text = fmt::format(
+      "name: {}\ncluster: {{nodes: {}, gpus_per_node: {}}}\nfabric:\n"
+      "  topology: {{kind: {}, leaf_radix: 1024, nic: {{rate: {}Mbps}}, scale_up: {{rate: "
+      "{}MBps}}}}\n"
+      "  transport: {{preset: rocev2, congestion: {{kind: none}}}}\n",
+      l.id, l.domains, l.gpus, exchange ? "leaf-spine" : "rail-optimized",
+      l.nic_gbps > 0 ? std::llround(l.nic_gbps * 1000) : 400000,
+      l.scale_up > 0 ? std::llround(l.scale_up * 1000) : 450000);
+  text += fmt::format(
+      "collectives: {{protocol: tuned, {}nccl: {{release: {}, transport: {}, launch: {}, "
+      "generation: {}, in_place: {}{}}}}}\n",
+      l.collectives, l.release, l.transport, l.launch, l.generation, l.in_place,
+      l.nvls ? "" : ", nvls: false");
+  text += "simulation: {engine: " + engine + "}\ntraffic:\n";
+  for (const Point& p : l.points) {
+    text += fmt::format("  - {{pattern: collective, collective: {}, size: {}B}}\n",
+                        collective_of(l.op), bytes_of(l, p.size));
+  }
+  return text;
+}
+
+/// The model's own sum, without messages.
+void add_formula(const Scenario& s, Log& l) {
+  const Topology topology = build_topology(s, l.ranks);
+  FabricFacts facts = fabric_facts(topology, packet_config(s));
+  const NcclModel model(s.collectives, facts);
+  std::vector<uint32_t> members(l.ranks);
+  std::iota(members.begin(), members.end(), 0U);
+  CollectiveRequest r;
+  r.members = &members;
+  r.placement.server = std::make_shared<const std::vector<uint32_t>>(topology.servers());
+  for (size_t k = 0; k <= static_cast<size_t>(CollectiveKind::barrier); ++k) {
+    if (std::string(collective_name(static_cast<CollectiveKind>(k))) == collective_of(l.op)) {
+      r.kind = static_cast<CollectiveKind>(k);
+    }
+  }
+  for (Point& p : l.points) {
+    r.bytes = bytes_of(l, p.size);
+    const std::string name = p.algorithm.substr(0, p.algorithm.find(' '));
+    for (size_t i = 0; i < kProtocols; ++i) {
+      const auto protocol = static_cast<Protocol>(i);
+      if (p.algorithm != name + " " + protocol_name(protocol)) continue;
+      if (const auto cost = model.cost(name, protocol, r)) p.formula_us = cost->total().micros();
+    }
+  }
+}
+
+void simulate(Log& l, const std::string& engine) {
+  const auto begin = std::chrono::steady_clock::now();
+  const fs::path file = fs::temp_directory_path() / fmt::format("bench_nccl_{}.yaml", getpid());
+  std::ofstream(file) << scenario_text(l, engine);
+  const Scenario s = load_scenario(file.string());
+  const Result r = run_scenario(s);
+  fs::remove(file);
+  if (!r.complete) throw SimulationError(l.id + ": " + r.incomplete_reason);
+  if (r.collectives.size() != l.points.size()) throw SimulationError(l.id + ": calls are missing");
+  for (size_t i = 0; i < l.points.size(); ++i) {
+    l.points[i].simulated_us = (r.collectives[i].finish - r.collectives[i].start).micros();
+    l.points[i].algorithm = r.collectives[i].algorithm;
+  }
+  add_formula(s, l);
+  l.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double quantile(std::vector<double> v, double q) {
+  if (v.empty()) return 0;
+  std::sort(v.begin(), v.end());
+  const double at = q * static_cast<double>(v.size() - 1);
+  const auto i = static_cast<size_t>(at);
+  const double part = at - static_cast<double>(i);
+  return i + 1 < v.size() ? v[i] * (1 - part) + v[i + 1] * part : v[i];
+}
+
+/// Absolute errors in percent, point by point, and the median of each log.
+struct Errors {
+  std::vector<double> large, small, curve, large_logs, small_logs, curve_logs;
+  size_t logs = 0;
+  void add(const Log& l, bool formula = false) {
+    ++logs;
+    std::vector<double> a, b, c;
+    for (Point p : l.points) {
+      if (formula) p.simulated_us = p.formula_us;
+      const double e = 100 * std::fabs(p.time_error());
+      c.push_back(e);
+      if (p.size <= kSmall) b.push_back(e);
+      if (p.size >= kLarge) a.push_back(100 * std::fabs(p.rate_error()));
+    }
+    const auto put = [](const std::vector<double>& from, std::vector<double>& points,
+                        std::vector<double>& of_logs) {
+      points.insert(points.end(), from.begin(), from.end());
+      if (!from.empty()) of_logs.push_back(quantile(from, 0.5));
+    };
+    put(a, large, large_logs);
+    put(b, small, small_logs);
+    put(c, curve, curve_logs);
+  }
+  void print(const std::string& name) const {
+    const auto cell = [](const std::vector<double>& v, double q) {
+      return v.empty() ? std::string("-") : fmt::format("{:.1f}", quantile(v, q));
+    };
+    fmt::print("{:30} {:>5} {:>6} {:>13} {:>13} {:>13} {:>13}\n", name, logs, curve.size(),
+               cell(large, 0.5) + " / " + cell(large_logs, 0.5),
+               cell(large, 0.9) + " / " + cell(large_logs, 0.9),
+               cell(small, 0.5) + " / " + cell(small_logs, 0.5),
+               cell(curve, 0.5) + " / " + cell(curve_logs, 0.5));
+  }
+};
+
+void head(const std::string& what) {
+  fmt::print("\n{:30} {:>5} {:>6} {:>13} {:>13} {:>13} {:>13}\n", what, "logs", "points",
+             ">=64M median", ">=64M p90", "<=64K median", "all median");
+}
+
+const char* scale_of(const Log& l) {
+  if (l.domains == 1) return "one domain";
+  if (l.domains == 2) return "2 domains";
+  return l.domains <= 8 ? "3 to 8 domains" : "more than 8 domains";
+}
+
+bool infiniband_class(const Log& l) {
+  return l.domains == 1 || l.transport == "ib" || l.transport == "roce" || l.transport == "ctran" ||
+         l.transport == "slingshot" || l.transport == "pollara";
+}
+
+int run(int argc, char** argv) {
+  fs::path reference;
+  if (const char* shared = std::getenv("TRAINYARD_SHARED")) {
+    reference = fs::path(shared) / "reference" / "nccl-measured";
+  }
+  std::string only, engine = "auto", points;
+  for (int i = 1; i < argc; ++i) {
+    const std::string a = argv[i];
+    const bool more = i + 1 < argc;
+    if (a == "--reference" && more)
+      reference = argv[++i];
+    else if (a == "--only" && more)
+      only = argv[++i];
+    else if (a == "--engine" && more)
+      engine = argv[++i];
+    else if (a == "--points" && more)
+      points = argv[++i];
+    else
+      throw UserError("unknown argument " + a, "see the head of tools/benchmarks/nccl.cpp");
+  }
+  if (reference.empty() || !fs::exists(reference / "index.csv")) {
+    fmt::print(
+        "no logs: set TRAINYARD_SHARED, or give --reference DIR with index.csv (nccl-measured)\n");
+    return 0;
+  }
+  std::vector<Log> logs;
+  std::vector<std::pair<std::string, std::string>> left_out;
+  size_t faulty = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  fmt::print("{:36} {:>6} {:>9} {:>9} {:>9} {:>9} {:>7}  {}\n", "log", "points", "<=64K %", "mid %",
+             ">=64M bw%", "all |%|", "wall s", "algorithms");
+  std::ofstream out;
+  if (!points.empty()) {
+    out.open(points);
+    out << "id,op,size,measured_us,simulated_us,formula_us,algorithm\n";
+  }
+  for (const Row& row : read_csv(reference / "index.csv")) {
+    if (!only.empty() && !has(row.at("id"), only)) continue;
+    if (row.at("healthy") != "yes") {
+      ++faulty;
+      continue;
+    }
+    Log l = describe(row);
+    if (!l.reason.empty()) {
+      left_out.emplace_back(l.id, l.reason);
+      continue;
+    }
+    read_points(reference / (l.id + ".csv"), l);
+    // Long rings and large exchanges have more messages than the flow engine can follow.
+    simulate(l, engine != "auto" ? engine : "flow");
+    std::vector<double> small, mid, large, all;
+    std::vector<std::string> algorithms;
+    for (const Point& p : l.points) {
+      (p.size <= kSmall  ? small
+       : p.size < kLarge ? mid
+                         : large)
+          .push_back(100 * (p.size >= kLarge ? p.rate_error() : p.time_error()));
+      all.push_back(100 * std::fabs(p.time_error()));
+      if (algorithms.empty() || algorithms.back() != p.algorithm) algorithms.push_back(p.algorithm);
+      if (out)
+        out << fmt::format("{},{},{},{},{:.3f},{:.3f},{}\n", l.id, l.op, p.size, p.measured_us,
+                           p.simulated_us, p.formula_us, p.algorithm);
+    }
+    const auto cell = [](const std::vector<double>& v) {
+      return v.empty() ? std::string("-") : fmt::format("{:+.1f}", quantile(v, 0.5));
+    };
+    std::string names;
+    for (const std::string& a : algorithms) names += (names.empty() ? "" : ", ") + a;
+    fmt::print("{:36} {:>6} {:>9} {:>9} {:>9} {:>9.1f} {:>7.2f}  {}\n", l.id, l.points.size(),
+               cell(small), cell(mid), cell(large), quantile(all, 0.5), l.wall_s, names);
+    std::fflush(stdout);
+    logs.push_back(std::move(l));
+  }
+  if (!left_out.empty()) fmt::print("\nnot expressible:\n");
+  for (const auto& [id, reason] : left_out) fmt::print("  {:34} {}\n", id, reason);
+
+  const auto table = [&](const std::string& what,
+                         const std::function<std::string(const Log&)>& by) {
+    std::map<std::string, Errors> groups;
+    for (const Log& l : logs) groups[by(l)].add(l);
+    head(what + ", errors in %");
+    for (const auto& [name, errors] : groups) errors.print(name);
+  };
+  Errors all, class_of_ib, clouds, formula;
+  for (const Log& l : logs) {
+    all.add(l);
+    (infiniband_class(l) ? class_of_ib : clouds).add(l);
+    formula.add(l, true);
+  }
+  table("operation", [](const Log& l) { return l.op; });
+  table("device", [](const Log& l) { return l.device; });
+  table("transport", [](const Log& l) { return l.domains == 1 ? "(one domain)" : l.transport; });
+  table("scale", scale_of);
+  head("all (points / medians of logs)");
+  all.print("all");
+  class_of_ib.print("NVLink and RDMA");
+  clouds.print("clouds");
+  formula.print("formula without a fabric");
+  fmt::print("\n{} faulty logs, wall {:.1f} s\n", faulty,
+             std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  fmt::print(
+      "{{\"logs\":{},\"large_busbw_median_pct\":{:.2f},\"large_busbw_p90_pct\":{:.2f},"
+      "\"small_time_median_pct\":{:.2f},\"curve_median_pct\":{:.2f}}}\n",
+      logs.size(), quantile(all.large, 0.5), quantile(all.large, 0.9),
+      quantile(class_of_ib.small, 0.5), quantile(all.curve, 0.5));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "bench_nccl: {}\n", e.what());
+    return 2;
+  }
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+#include "workload/double_tree.h"
+
+namespace trainyard {
+namespace {
+
+/// Parent of node `i` of `n` in NCCL's binary tree, or UINT32_MAX for node 0.
+uint32_t binary_parent(uint32_t i, uint32_t n) {
+  if (i == 0) return UINT32_MAX;
+  const uint32_t bit = i & (~i + 1);
+  const uint32_t up = (i ^ bit) | (bit << 1);
+  return up < n ? up : i ^ bit;
+}
+
+}  // namespace
+
+uint32_t double_tree_parent(uint32_t i, uint32_t n, uint32_t tree) {
+  if (tree == 0) return binary_parent(i, n);
+  if (n % 2 == 0) {
+    const uint32_t up = binary_parent(n - 1 - i, n);
+    return up == UINT32_MAX ? UINT32_MAX : n - 1 - up;
+  }
+  const uint32_t up = binary_parent((i + n - 1) % n, n);
+  return up == UINT32_MAX ? UINT32_MAX : (up + 1) % n;
+}
+
+}  // namespace trainyard
