@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/errors.h"
+#include "workload/double_tree.h"
 
 namespace trainyard {
 namespace {
@@ -401,8 +402,14 @@ NcclCost NcclModel::tree(Protocol protocol, const CollectiveRequest& r, const Sh
   c.inside_ppm = ratio(facts_.scale_up_payload_bps / 8, link);
   if (several && down > 0) c.inside_ppm = c.inside_ppm * s.gpus / down;
   c.between_ppm = ratio(facts_.nic_payload_bps / 8, nic);
-  c.messages =
-      time_of(r.bytes, wire) + facts_.wire_inside * (2 * down) + facts_.wire_between * (2 * up);
+  // Of the first piece, along the tree and back: see tree.cpp.
+  const int64_t parts = 2 * (several ? s.gpus : 1);
+  const int64_t part = std::max<int64_t>(1, r.bytes / parts);
+  const int64_t piece = protocol_bytes(protocol, part / tree_pieces(part));
+  Time first = time_of(piece, link) * (2 * down);
+  if (several) first += time_of(piece, nic) * (2 * up);
+  c.messages = time_of(r.bytes, wire) + first + facts_.wire_inside * (2 * down) +
+               facts_.wire_between * (2 * up);
   return c;
 }
 
@@ -435,6 +442,12 @@ NcclCost NcclModel::nvls(const CollectiveRequest& r, const Shape& s) const {
   c.inside_ppm = ratio(facts_.scale_up_payload_bps / 8, inside) * s.gpus / (s.gpus + 1);
   c.between_ppm = ratio(facts_.nic_payload_bps / 8, nic) * s.gpus / heads;
   c.messages = c.transfer + facts_.wire_inside * 2 + facts_.wire_between * (2 * up);
+  if (several) {
+    // The first piece waits for nothing, see nvls_tree.cpp.
+    const int64_t pieces = nvls_tree_pieces(r.bytes, s.gpus, s.n);
+    c.messages += time_of(r.bytes / pieces, inside) +
+                  time_of(r.bytes / pieces / s.gpus, nic * heads / s.gpus) * (2 * up);
+  }
   return c;
 }
 

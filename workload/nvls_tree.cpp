@@ -20,8 +20,6 @@ namespace trainyard {
 namespace {
 
 constexpr uint32_t kNone = MessagePlan::kNone;
-constexpr int64_t kChunkBytes = 256 * 1024;  // of a lane
-constexpr int64_t kMaxChunks = 64;
 
 /// Lanes that reach from domain to domain, by domain.
 std::vector<std::vector<uint32_t>> lanes_of(const GroupLayout& layout) {
@@ -41,9 +39,7 @@ MessagePlan make_plan(const CollectiveRequest& r) {
   const uint32_t n = layout.members(), domains = layout.server_count();
   const auto heads = lanes_of(layout);
   const auto lanes = static_cast<int64_t>(heads[0].size());
-  const int64_t pieces = std::min<int64_t>(
-      r.bytes,
-      std::clamp<int64_t>((r.bytes / lanes + kChunkBytes - 1) / kChunkBytes, 2, kMaxChunks));
+  const int64_t pieces = nvls_tree_pieces(r.bytes, lanes, n);
   // Domains from the root down, by tree.
   std::vector<uint32_t> parent[2], order[2];
   for (uint32_t half = 0; half < 2; ++half) {
