@@ -291,10 +291,10 @@ class Selector final : public CollectiveSelector {
       const auto& wrapped = protocols_.at(&a);
       for (size_t p = 0; p < kProtocols; ++p) {
         if (wrapped[p] == nullptr) continue;
-        const auto cost = model_->cost(a.name(), static_cast<Protocol>(p), r);
-        if (!cost || cost->total() >= least) continue;
+        const Time estimate = model_->estimate(a.name(), static_cast<Protocol>(p), r);
+        if (estimate >= least) continue;
         best = wrapped[p].get();
-        least = cost->total();
+        least = estimate;
       }
     };
     consider(usual);

@@ -7,8 +7,8 @@ namespace trainyard {
 namespace {
 
 constexpr int64_t kPieceBytes = 256 * 1024;
-constexpr int64_t kMaxPieces = 64;
-constexpr int64_t kMostMembersTimesPieces = 4096;
+constexpr int64_t kMaxPieces = 64, kMaxNvlsPieces = 256;
+constexpr int64_t kMostMembersTimesPieces = 16384;
 
 /// Parent of node `i` of `n` in NCCL's binary tree, or UINT32_MAX for node 0.
 uint32_t binary_parent(uint32_t i, uint32_t n) {
@@ -35,10 +35,10 @@ int64_t tree_pieces(int64_t bytes) {
 }
 
 int64_t nvls_tree_pieces(int64_t bytes, int64_t lanes, int64_t members) {
-  const int64_t most = std::max(kMaxPieces, kMostMembersTimesPieces / members);
+  const int64_t most = std::clamp(kMostMembersTimesPieces / members, kMaxPieces, kMaxNvlsPieces);
   // Two, one for each tree.
-  return std::min(
-      bytes, std::clamp<int64_t>((bytes / lanes + kPieceBytes - 1) / kPieceBytes, 2, most));
+  return std::min(bytes,
+                  std::clamp<int64_t>((bytes / lanes + kPieceBytes - 1) / kPieceBytes, 2, most));
 }
 
 }  // namespace trainyard

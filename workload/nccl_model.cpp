@@ -233,6 +233,15 @@ const std::vector<ParamSpec>& nccl_params() {
          {},
          "a step of the transport's own recursive doubling (halving-doubling); 0: NCCL has none",
          "nccl-measured 2.4"},
+        {"nccl.tuner",
+         PT::choice,
+         "nccl",
+         "",
+         "",
+         {"nccl", "own"},
+         "by what protocol: tuned chooses: nccl: NCCL's estimate; own: the times of this model, as "
+         "a transport's own tuner would (and for AMD always)",
+         "nccl-measured 3"},
         {"nccl.source", PT::text, "nccl-measured 2.3", "", "", {}, "of the transport", ""},
     };
   }();
@@ -272,6 +281,7 @@ NcclModel::NcclModel(const Params& p, const FabricFacts& facts)
   nvls_ = p.boolean("nccl.nvls");
   fills_ = p.boolean("nccl.fill");
   in_place_ = p.boolean("nccl.in_place");
+  own_times_ = p.is_word("nccl.tuner", "own");
   launch_ = p.is_word("nccl.launch", "threads") ? Launch::threads
             : p.is_word("nccl.launch", "torch") ? Launch::torch
                                                 : Launch::processes;
@@ -357,6 +367,8 @@ NcclCost NcclModel::ring(Protocol protocol, const CollectiveRequest& r, const Sh
     c.ll = beside(kLlHop, time_of(size / s.n, kLlRate)) * m;
   }
   c.inside_ppm = ratio(facts_.scale_up_payload_bps / 8, link);
+  // Between domains a ring has a GPU more than links, so that links could carry more.
+  if (several && s.gpus > 1) c.inside_ppm = c.inside_ppm * s.gpus / (s.gpus - 1);
   c.between_ppm = ratio(facts_.nic_payload_bps / 8, nic);
   c.messages = time_of(carried, wire) + facts_.wire_inside * (k - m) + facts_.wire_between * m;
   return c;
@@ -389,7 +401,7 @@ NcclCost NcclModel::tree(Protocol protocol, const CollectiveRequest& r, const Sh
     wire = fastest / 2;
     bus = std::min(fastest / 38 * 10, ll_cap(release_, facts_.generation, s.domains) / 2);
     if (several && ll_rate_ > 0) bus = std::min(bus, ll_rate_);
-    bus = bus / 10 * tree_ll_tenths(r.bytes);
+    bus = bus / 10 * tree_tenths(Protocol::ll, r.bytes);
   }
   c.transfer = time_of(r.bytes, bus);
   const Time depth = (simple ? kFillTree
@@ -498,8 +510,84 @@ NcclCost NcclModel::steps(const std::string& algorithm, const CollectiveRequest&
                                           : step_all_gather_;
   c.latency = call_ + step * m;
   launch(s, false, c);
+  // Out of place as fast as in place, and at its rate from the start.
+  c.transfer =
+      time_of(static_cast<Wide>(r.bytes) * (r.kind == CollectiveKind::all_gather ? s.n : 1) *
+                  (all_reduces(r.kind) ? 2 : 1) * (s.n - 1) / s.n,
+              scaled(facts_.nic_bps / 8, network_ppm_) * s.gpus);
+  c.fill = Time();
   c.hidden = s.domains > 1 && !doubling ? hides(step * m, c.transfer) : Time();
   return c;
+}
+
+/// What NCCL's tuner reckons (README of nccl-measured: how 2.30.7 combines its constants). It knows
+/// neither what a transport adds nor that pipelines have to fill.
+Time NcclModel::estimate(const std::string& algorithm, Protocol protocol,
+                         const CollectiveRequest& r) const {
+  const auto full = cost(algorithm, protocol, r);
+  if (!full) return Time::infinity();
+  const bool ringed = algorithm == "ring" || algorithm == "chain", treed = algorithm == "tree";
+  const bool switched = algorithm == "nvls" || algorithm == "nvls-tree";
+  if (own_times_ || facts_.generation == Generation::cdna || !(ringed || treed || switched)) {
+    return full->total();
+  }
+  const Shape s(r);
+  const bool several = s.domains > 1;
+  const auto p = static_cast<size_t>(protocol);
+  const bool ll = protocol == Protocol::ll, simple = protocol == Protocol::simple;
+  const int64_t up = log2_of(s.domains);
+  // All channels together; of two domains it takes what one has.
+  const int64_t channels = facts_.generation > Generation::ampere ? 16 : 12;
+  const int64_t inner = scale_up(970'000);
+  const int64_t outer = scaled(facts_.nic_bps / 8, 960'000) * s.gpus;
+  const int64_t all = s.gpus > 1 && s.domains <= 2 ? inner : outer;
+  const int64_t cap = ll_cap(release_, facts_.generation, s.domains);
+  Time latency;
+  int64_t rate = 0;
+  Wide size = r.bytes;
+  if (ringed) {
+    const bool rooted = r.kind == CollectiveKind::broadcast || r.kind == CollectiveKind::reduce;
+    const int64_t rounds = all_reduces(r.kind) ? 2 : 1;
+    const int64_t k = rooted ? s.n : rounds * (s.n - 1);
+    const int64_t m = several ? rounds * (s.domains - 1) : 0;
+    const StepTimes& steps = release_.ring[p];
+    Time inside = steps.inside;
+    if (several) inside = std::max(inside, simple ? kPost * 3 : kPost);
+    latency = steps.base + inside * (k - m) +
+              (s.gpus == 1 ? release_.tree[p].between : steps.between) * m;
+    if (several && simple && all_reduces(r.kind) && r.bytes >= 64 * channels * s.n) {
+      latency = Time::ps(latency.ps() / 10 * (facts_.generation == Generation::volta ? 19 : 14));
+    }
+    rate = simple ? all
+           : ll   ? std::min(cap, all / 2)
+                  : std::min(
+                        scaled(all, 920'000),
+                        channel_cap(ChannelCap::ring_ll128, facts_.generation, s.domains) * channels);
+    if (r.kind == CollectiveKind::all_gather) size *= s.n;
+    size = rooted ? size : size * k / s.n;
+  } else if (treed) {
+    const StepTimes& steps = release_.tree[p];
+    latency = steps.base + steps.inside * (2 * (s.gpus - 1)) + steps.between * (2 * up);
+    rate = std::min(scaled(all, 920'000),
+                    channel_cap(ChannelCap::tree_simple, facts_.generation, s.domains) * channels);
+    if (ll) rate = std::min(rate / 38 * 10, cap);
+    if (!ll && !simple) {
+      rate = std::min(several ? rate / 16 * 15 : rate / 9 * 7,
+                      channel_cap(ChannelCap::tree_ll128, facts_.generation, s.domains) * channels);
+    }
+    rate = rate / 20 * tree_tenths(protocol, r.bytes);
+  } else {
+    latency = release_.nvls;
+    const int64_t share = facts_.generation == Generation::hopper ? 850'000 : 740'000;
+    rate = scaled(inner, share) / channels * (channels - 1) * 2;
+    if (several) {
+      latency += release_.nvls_tree_between * (2 * up);
+      rate = std::min({rate, s.domains == 2 ? outer * 2 : outer,
+                       channel_cap(ChannelCap::nvls_tree, facts_.generation, s.domains) * 8});
+    }
+    size = size * 2 * (s.n - 1) / s.n;
+  }
+  return latency + time_of(size, rate);
 }
 
 bool NcclModel::offers(const std::string& algorithm, const CollectiveRequest& r) const {

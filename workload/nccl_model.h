@@ -62,6 +62,9 @@ class NcclModel {
   /// Nothing: NCCL has no such algorithm, not with that protocol, or not for such calls.
   [[nodiscard]] std::optional<NcclCost> cost(const std::string& algorithm, Protocol protocol,
                                              const CollectiveRequest& request) const;
+  /// What is compared where the fastest is chosen; infinite where there is no cost().
+  [[nodiscard]] Time estimate(const std::string& algorithm, Protocol protocol,
+                              const CollectiveRequest& request) const;
 
  private:
   struct Shape;
@@ -82,7 +85,7 @@ class NcclModel {
   int64_t network_ppm_;  // of a NIC's rate
   Time hop_, call_, rendezvous_;
   int64_t ll_rate_ = 0;  // bytes per second between domains; 0: no limit
-  bool nvls_ = true, fills_ = true, in_place_ = true;
+  bool nvls_ = true, fills_ = true, in_place_ = true, own_times_ = false;
   Launch launch_ = Launch::processes;
   // A transport with algorithms of its own: cost of a step; zero: NCCL's.
   Time step_all_gather_, step_all_reduce_, step_doubling_;

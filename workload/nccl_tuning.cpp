@@ -115,13 +115,40 @@ int64_t ll_cap(const NcclRelease& release, Generation generation, int64_t domain
   return row[std::clamp<int64_t>(domains, 1, 3) - 1] * 1'000'000;
 }
 
-int64_t tree_ll_tenths(int64_t bytes) {
+int64_t channel_cap(ChannelCap cap, Generation generation, int64_t domains) {
+  // MB/s for one, two and more domains; Volta, Ampere, Hopper, Blackwell.
+  constexpr int64_t kCaps[4][4][3] = {
+      {{20'000, 20'000, 20'000},
+       {20'000, 20'000, 20'000},
+       {36'700, 36'700, 36'700},
+       {40'000, 40'000, 40'000}},
+      {{20'000, 20'000, 20'000},
+       {20'000, 20'000, 20'000},
+       {36'700, 36'700, 29'000},
+       {55'600, 31'670, 20'000}},
+      {{26'500, 18'500, 10'000},
+       {24'000, 23'600, 17'800},
+       {38'700, 41'400, 36'000},
+       {70'000, 42'800, 24'000}},
+      {{26'500, 18'500, 10'000},
+       {24'000, 23'600, 17'800},
+       {57'700, 57'700, 45'500},
+       {96'000, 96'000, 80'000}},
+  };
+  const size_t row = generation == Generation::cdna ? 2 : static_cast<size_t>(generation);
+  return kCaps[static_cast<size_t>(cap)][row][std::clamp<int64_t>(domains, 1, 3) - 1] * 1'000'000;
+}
+
+int64_t tree_tenths(Protocol protocol, int64_t bytes) {
   // From 64 B on, a factor for each doubling.
-  constexpr int64_t kTenths[] = {10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9};
-  constexpr size_t kCount = sizeof(kTenths) / sizeof(kTenths[0]);
+  constexpr size_t kCount = 24;
+  constexpr int64_t kTenths[kProtocols][kCount] = {
+      {10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10},
+      {10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9, 10, 10, 10},
+      {9, 9, 9, 9, 9, 9, 9, 8, 7, 6, 6, 5, 5, 5, 5, 6, 7, 8, 7, 7, 8, 9, 9, 9}};
   size_t at = 0;
   for (int64_t b = bytes >> 7; b > 0 && at < kCount; b >>= 1) ++at;
-  return at < kCount ? kTenths[at] : 10;
+  return at < kCount ? kTenths[static_cast<size_t>(protocol)][at] : 10;
 }
 
 }  // namespace trainyard

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Constants of NCCL's own performance model, by release: what a call and a step cost, and what the
 // LL protocol can carry (nccl-measured, nccl-tuning.csv; facts/nccl-measured 3). PCI steps, PAT and
-// CollNet are left out, and so are caps per channel: fabrics have rates of their own.
+// CollNet are left out.
 #pragma once
 
 #include <array>
@@ -44,7 +44,11 @@ std::string nearest_nccl_release(const std::string& version);
 /// Bytes per second that LL carries at most, on so many scale-up domains.
 int64_t ll_cap(const NcclRelease& release, Generation generation, int64_t domains);
 
-/// NCCL's factor on the bandwidth of Tree LL for a call of `bytes`, in tenths.
-int64_t tree_ll_tenths(int64_t bytes);
+enum class ChannelCap : uint8_t { ring_ll128, tree_ll128, tree_simple, nvls_tree };
+/// Bytes per second of a channel at most, as 2.30.7 has it, on so many scale-up domains.
+int64_t channel_cap(ChannelCap cap, Generation generation, int64_t domains);
+
+/// NCCL's factor on the bandwidth of a tree for a call of `bytes`, in tenths.
+int64_t tree_tenths(Protocol protocol, int64_t bytes);
 
 }  // namespace trainyard

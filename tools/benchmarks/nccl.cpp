@@ -5,7 +5,7 @@
 // named has the same shape.
 //
 //   bench_nccl [--reference DIR] [--only TEXT] [--engine flow|analytic|packet] [--points FILE]
-//              [--packets N] [--no-faulty]
+//              [--packets N] [--no-faulty] [--quick]
 //
 // The logs are not part of the repository: $TRAINYARD_SHARED/reference/nccl-measured, or
 // --reference. Last line: one JSON object, of the healthy logs.
@@ -355,6 +355,7 @@ int run(int argc, char** argv) {
     reference = fs::path(shared) / "reference" / "nccl-measured";
   }
   std::string only, engine = "auto", points;
+  bool quick = false;
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];
     const bool more = i + 1 < argc;
@@ -364,6 +365,8 @@ int run(int argc, char** argv) {
       only = argv[++i];
     else if (a == "--engine" && more)
       engine = argv[++i];
+    else if (a == "--quick")
+      quick = true;
     else if (a == "--points" && more)
       points = argv[++i];
     else
@@ -396,9 +399,13 @@ int run(int argc, char** argv) {
       left_out.emplace_back(l.id, l.reason);
       continue;
     }
+    if (quick && l.ranks > 1000) {
+      left_out.emplace_back(l.id, "takes minutes, and --quick is given");
+      continue;
+    }
     read_points(reference / (l.id + ".csv"), l);
-    // The flow engine shares links among messages; where it follows millions of them for a call, two
-    // sizes have to do.
+    // The flow engine shares links among messages; where it follows millions of them for a call,
+    // two sizes have to do.
     if (l.domains > 64 && l.op == "all_reduce" && l.points.size() > 2) {
       left_out.emplace_back(l.id, fmt::format("{} of {} sizes: a call has millions of messages",
                                               l.points.size() - 2, l.points.size()));
