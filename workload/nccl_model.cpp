@@ -57,6 +57,12 @@ Time beside(Time a, Time b) {
   return Time::ps(static_cast<int64_t>(static_cast<Wide>(a.ps()) * b.ps() / sum));
 }
 
+/// What pieces that follow each other take: `all` at the rate of the narrowest link, `first` for
+/// the first one on its way.
+Time pipelined(Time all, Time first, int64_t pieces) {
+  return std::max(first, all + Time::ps(first.ps() / pieces * (pieces - 1)));
+}
+
 /// What `transfer` hides of `steps`: w / (1 + (3 w / x)^2), in nanoseconds because of the squares.
 Time hides(Time steps, Time transfer) {
   const Wide w = steps.ps() / 1000, x = transfer.ps() / 1000;
@@ -371,6 +377,10 @@ NcclCost NcclModel::ring(Protocol protocol, const CollectiveRequest& r, const Sh
   if (several && s.gpus > 1) c.inside_ppm = c.inside_ppm * s.gpus / (s.gpus - 1);
   c.between_ppm = ratio(facts_.nic_payload_bps / 8, nic);
   c.messages = time_of(carried, wire) + facts_.wire_inside * (k - m) + facts_.wire_between * m;
+  if (rooted && s.n > 2) {
+    const int64_t pieces = tree_pieces(r.bytes);  // see chain.cpp
+    c.messages += time_of(size / pieces, wire) * (s.n - 2);
+  }
   return c;
 }
 
@@ -414,13 +424,14 @@ NcclCost NcclModel::tree(Protocol protocol, const CollectiveRequest& r, const Sh
   c.inside_ppm = ratio(facts_.scale_up_payload_bps / 8, link);
   if (several && down > 0) c.inside_ppm = c.inside_ppm * s.gpus / down;
   c.between_ppm = ratio(facts_.nic_payload_bps / 8, nic);
-  // Of the first piece, along the tree and back: see tree.cpp.
+  // See tree.cpp. At first two of its parts share a port inside.
   const int64_t parts = 2 * (several ? s.gpus : 1);
   const int64_t part = std::max<int64_t>(1, r.bytes / parts);
-  const int64_t piece = protocol_bytes(protocol, part / tree_pieces(part));
-  Time first = time_of(piece, link) * (2 * down);
+  const int64_t pieces = tree_pieces(part);
+  const int64_t piece = protocol_bytes(protocol, std::max<int64_t>(1, part / pieces));
+  Time first = time_of(piece, link) * (several ? 4 * down : 2 * down);
   if (several) first += time_of(piece, nic) * (2 * up);
-  c.messages = time_of(r.bytes, wire) + first + facts_.wire_inside * (2 * down) +
+  c.messages = pipelined(time_of(r.bytes, wire), first, pieces) + facts_.wire_inside * (2 * down) +
                facts_.wire_between * (2 * up);
   return c;
 }
@@ -453,13 +464,15 @@ NcclCost NcclModel::nvls(const CollectiveRequest& r, const Shape& s) const {
   // Ports carry S + S / p: see nvls.cpp.
   c.inside_ppm = ratio(facts_.scale_up_payload_bps / 8, inside) * s.gpus / (s.gpus + 1);
   c.between_ppm = ratio(facts_.nic_payload_bps / 8, nic) * s.gpus / heads;
-  c.messages = c.transfer + facts_.wire_inside * 2 + facts_.wire_between * (2 * up);
+  c.messages = c.transfer;
   if (several) {
-    // The first piece waits for nothing, see nvls_tree.cpp.
+    // See nvls_tree.cpp.
     const int64_t pieces = nvls_tree_pieces(r.bytes, s.gpus, s.n);
-    c.messages += time_of(r.bytes / pieces, inside) +
-                  time_of(r.bytes / pieces / s.gpus, nic * heads / s.gpus) * (2 * up);
+    const Time first = time_of(r.bytes / pieces, inside) +
+                       time_of(r.bytes / pieces / s.gpus, nic * heads / s.gpus) * (2 * up);
+    c.messages = pipelined(c.messages, first, pieces);
   }
+  c.messages += facts_.wire_inside * 2 + facts_.wire_between * (2 * up);
   return c;
 }
 
@@ -540,7 +553,7 @@ Time NcclModel::estimate(const std::string& algorithm, Protocol protocol,
   const int64_t channels = facts_.generation > Generation::ampere ? 16 : 12;
   const int64_t inner = scale_up(970'000);
   const int64_t outer = scaled(facts_.nic_bps / 8, 960'000) * s.gpus;
-  const int64_t all = s.gpus > 1 && s.domains <= 2 ? inner : outer;
+  const int64_t all = s.gpus == 1 ? outer : s.domains <= 2 ? inner : std::min(inner, outer);
   const int64_t cap = ll_cap(release_, facts_.generation, s.domains);
   Time latency;
   int64_t rate = 0;

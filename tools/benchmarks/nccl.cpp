@@ -239,9 +239,11 @@ std::string scenario_text(const Log& l, const std::string& engine) {
       l.collectives, l.release, l.transport, l.launch, l.generation, l.in_place,
       l.nvls ? "" : ", nvls: false");
   text += "simulation: {engine: " + engine + "}\ntraffic:\n";
+  // Apart: who is through with a call early does not begin the next.
+  size_t minute = 0;
   for (const Point& p : l.points) {
-    text += fmt::format("  - {{pattern: collective, collective: {}, size: {}B}}\n",
-                        collective_of(l.op), bytes_of(l, p.size));
+    text += fmt::format("  - {{pattern: collective, collective: {}, size: {}B, start: {}min}}\n",
+                        collective_of(l.op), bytes_of(l, p.size), minute++);
   }
   return text;
 }
