@@ -9,6 +9,7 @@
 #include "sim/registry.h"
 #include "workload/admission.h"
 #include "workload/collective_params.h"
+#include "workload/nccl_env.h"
 #include "workload/nccl_model.h"
 
 namespace trainyard {
@@ -174,6 +175,7 @@ std::vector<ParamSpec> make_specs() {
                      "DESIGN 4"});
   }
   for (const ParamSpec& spec : nccl_params()) specs.push_back(spec);
+  for (const ParamSpec& spec : nccl_env_params()) specs.push_back(spec);
   return specs;
 }
 

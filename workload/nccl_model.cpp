@@ -32,6 +32,9 @@ constexpr int64_t kLlRate = 300'000'000;  // bytes per second
 constexpr int64_t kRingHides = 3;
 constexpr Time kGroupedBase = Time::us(12), kGroupedPeer = Time::ns(2400),
                kGroupedFill = Time::us(48);
+constexpr int64_t kQueuePairRate = 35'500'000'000;  // 284 Gb/s, rdma-perftest of a CX-7
+constexpr int64_t kFewestPeerChannels = 4, kMostPeerChannels = 32;
+constexpr int64_t kPeerChannelRate = 21'200'000'000, kPeerPart = 16 << 20;
 constexpr Time kTorch = Time::us(24), kThreadPerGpu = Time::ns(3500);
 constexpr int64_t kGroupedThreadTenths = 26;
 // NCCL raises a step inside a server to what the CPU needs to post one, of rings between servers.
@@ -476,37 +479,62 @@ NcclCost NcclModel::nvls(const CollectiveRequest& r, const Shape& s) const {
   return c;
 }
 
-/// All-to-all as grouped sends.
+/// All-to-all as grouped sends; with sizes, sends to whom there is something for.
 NcclCost NcclModel::exchange(const CollectiveRequest& r, const Shape& s) const {
   NcclCost c;
   const bool several = s.domains > 1;
-  c.latency = kGroupedBase + (kGroupedPeer + hop_) * (s.n - s.gpus) + call_;
-  launch(s, true, c);
   const int64_t link = scale_up(kGroupedShare);
   const int64_t nic = scaled(facts_.nic_bps / 8, network_ppm_);
+  // Of the senders with most of it.
   Wide inside = static_cast<Wide>(r.bytes) * (s.gpus - 1) / s.n;
   Wide outside = static_cast<Wide>(r.bytes) * (s.n - s.gpus) / s.n;
+  int64_t far_peers = s.n - s.gpus, peers = s.n - 1;
+  Wide far_message = r.bytes / s.n, near_message = r.bytes / s.n;
   if (r.sizes != nullptr) {
-    // The senders with most of it.
-    inside = outside = 0;
+    inside = outside = far_message = near_message = 0;
+    far_peers = peers = 0;
     for (size_t m = 0; m < r.members->size(); ++m) {
       const uint32_t home = r.placement.node_of((*r.members)[m]);
       Wide near = 0, far = 0;
+      int64_t far_n = 0, all_n = 0;
       for (size_t to = 0; to < r.members->size(); ++to) {
-        if (to == m) continue;
-        (r.placement.node_of((*r.members)[to]) == home ? near : far) +=
-            (*r.sizes)[m * r.members->size() + to];
+        const int64_t bytes = (*r.sizes)[m * r.members->size() + to];
+        if (to == m || bytes == 0) continue;
+        const bool is_near = r.placement.node_of((*r.members)[to]) == home;
+        (is_near ? near : far) += bytes;
+        Wide& most = is_near ? near_message : far_message;
+        most = std::max<Wide>(most, bytes);
+        ++all_n;
+        if (!is_near) ++far_n;
       }
       inside = std::max(inside, near);
       outside = std::max(outside, far);
+      far_peers = std::max(far_peers, far_n);
+      peers = std::max(peers, all_n);
     }
   }
-  c.transfer = time_of(inside, link);
-  if (several) c.transfer = std::max(c.transfer, time_of(outside, nic));
-  c.fill = beside(c.transfer, kGroupedFill + (several ? network_fill() : Time()));
+  c.latency = kGroupedBase + (kGroupedPeer + hop_) * far_peers + call_;
+  launch(s, true, c);
   c.inside_ppm = ratio(facts_.scale_up_payload_bps / 8, link);
   c.between_ppm = ratio(facts_.nic_payload_bps / 8, nic);
-  c.messages = c.transfer + (several ? facts_.wire_between : facts_.wire_inside);
+  c.transfer = time_of(inside, link);
+  if (several && far_peers > 0) {
+    // One queue pair does not fill a fast NIC.
+    const Time all = time_of(outside, nic);
+    const Time one = time_of(far_message, kQueuePairRate);
+    if (one > all && all > Time()) {
+      c.between_ppm = static_cast<int64_t>(static_cast<Wide>(c.between_ppm) * one.ps() / all.ps());
+    }
+    c.transfer = std::max({c.transfer, all, one});
+  }
+  c.messages = c.transfer + (far_peers > 0 ? facts_.wire_between : facts_.wire_inside);
+  if (peers == 1 && near_message > 0) {
+    // A peer gets so many channels, more when parts of the message are large.
+    int64_t channels = kFewestPeerChannels;
+    while (channels < kMostPeerChannels && near_message / channels > kPeerPart) channels *= 2;
+    c.transfer = std::max(c.transfer, time_of(near_message, kPeerChannelRate * channels));
+  }
+  c.fill = beside(c.transfer, kGroupedFill + (far_peers > 0 ? network_fill() : Time()));
   return c;
 }
 

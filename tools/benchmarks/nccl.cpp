@@ -24,8 +24,11 @@
 #include <string>
 #include <vector>
 
+#include "network/engine.h"
+#include "sim/timeline.h"
 #include "tools/scenario/run.h"
 #include "workload/fabric_facts.h"
+#include "workload/placement.h"
 
 namespace fs = std::filesystem;
 using namespace trainyard;
@@ -105,7 +108,7 @@ const char* collective_of(const std::string& op) {
   if (op == "all_reduce") return "all-reduce";
   if (op == "all_gather") return "all-gather";
   if (op == "reduce_scatter") return "reduce-scatter";
-  if (op == "alltoall") return "all-to-all";
+  if (op == "alltoall" || op == "sendrecv") return "all-to-all";  // to one neighbour
   if (op == "broadcast") return "broadcast";
   if (op == "reduce") return "reduce";
   return "";
@@ -190,7 +193,7 @@ Log describe(const Row& row) {
   } else if (has(row.at("notes"), "no GPUDirect")) {
     l.reason = "no GPUDirect: data goes through host memory, whose rate is not stated";
   } else if (std::string(collective_of(l.op)).empty()) {
-    l.reason = "send and receive without a collective: not built yet";
+    l.reason = "no collective is called " + l.op;
   }
   if (has(gpu, "T4"))
     l.reason = "no GPUDirect: data goes through host memory, whose rate is not stated";
@@ -224,7 +227,7 @@ int64_t bytes_of(const Log& l, int64_t size) {
 }
 
 std::string scenario_text(const Log& l, const std::string& engine) {
-  const bool exchange = l.op == "alltoall";
+  const bool exchange = l.op == "alltoall" || l.op == "sendrecv";
   std::string text = fmt::format(
       "name: {}\ncluster: {{nodes: {}, gpus_per_node: {}}}\nfabric:\n"
       "  topology: {{kind: {}, leaf_radix: 1024, nic: {{rate: {}Mbps}}, scale_up: {{rate: "
@@ -248,6 +251,54 @@ std::string scenario_text(const Log& l, const std::string& engine) {
   return text;
 }
 
+/// What nccl-tests' sendrecv does: everybody sends to the next rank. Exchange i is that of point i.
+class Neighbours final : public Exchanges {
+ public:
+  explicit Neighbours(const Log& log) : log_(log) {}
+  [[nodiscard]] std::shared_ptr<const std::vector<int64_t>> sizes(
+      uint32_t /*group*/, uint32_t members, uint32_t exchange) const override {
+    auto all = std::make_shared<std::vector<int64_t>>(size_t{members} * members, 0);
+    for (uint32_t m = 0; m < members; ++m) {
+      (*all)[size_t{m} * members + (m + 1) % members] = log_.points[exchange - 1].size;
+    }
+    return all;
+  }
+  [[nodiscard]] uint64_t load_q32(uint32_t /*group*/, uint32_t /*members*/, uint32_t /*exchange*/,
+                                  uint32_t /*member*/) const override {
+    return uint64_t{1} << 32;
+  }
+
+ private:
+  const Log& log_;
+};
+
+/// Scenarios have no key for that: the job is made here.
+std::vector<CollectiveRecord> run_neighbours(const Scenario& s, const Log& l) {
+  Job job = collective_job(l.id, l.ranks, collective_entries(s));
+  auto graph = std::make_shared<OpGraph>(*job.ranks[0].graph);
+  uint32_t next = 0;
+  for (Op& op : graph->ops) {
+    if (op.kind == OpKind::collective) op.exchange = ++next;
+  }
+  for (auto& rank : job.ranks) rank.graph = graph;
+  job.exchanges = std::make_shared<Neighbours>(l);
+  const Topology topology = build_topology(s, l.ranks);
+  const PacketConfig config = packet_config(s);
+  const auto fabric = Registry::instance().factory<EngineFactory>("engine", s.engine.kind)(
+      topology, config, s.engine.params);
+  const auto selector = collective_selector(s, topology, config);
+  const auto compute = Registry::instance().factory<ComputeFactory>("compute", "trace")(
+      Params(Registry::instance().get("compute", "trace").params), {s.device, ".", {}});
+  TimelineOptions options;
+  options.complete_at_receiver = config.complete_at_receiver;
+  options.placement = placement_on(topology);
+  options.host = dynamic_cast<CollectiveHost*>(fabric.get());
+  if (options.host != nullptr && !options.host->hosts()) options.host = nullptr;
+  Timeline timeline(job, *fabric, *compute, *selector, options);
+  timeline.run(nullptr);
+  return timeline.collectives();
+}
+
 /// The model's own sum, without messages.
 void add_formula(const Scenario& s, Log& l) {
   const Topology topology = build_topology(s, l.ranks);
@@ -265,6 +316,9 @@ void add_formula(const Scenario& s, Log& l) {
   }
   for (Point& p : l.points) {
     r.bytes = bytes_of(l, p.size);
+    if (l.op == "sendrecv") {
+      r.sizes = Neighbours(l).sizes(0, l.ranks, static_cast<uint32_t>(&p - l.points.data()) + 1);
+    }
     const std::string name = p.algorithm.substr(0, p.algorithm.find(' '));
     for (size_t i = 0; i < kProtocols; ++i) {
       const auto protocol = static_cast<Protocol>(i);
@@ -279,13 +333,19 @@ void simulate(Log& l, const std::string& engine) {
   const fs::path file = fs::temp_directory_path() / fmt::format("bench_nccl_{}.yaml", getpid());
   std::ofstream(file) << scenario_text(l, engine);
   const Scenario s = load_scenario(file.string());
-  const Result r = run_scenario(s);
   fs::remove(file);
-  if (!r.complete) throw SimulationError(l.id + ": " + r.incomplete_reason);
-  if (r.collectives.size() != l.points.size()) throw SimulationError(l.id + ": calls are missing");
+  std::vector<CollectiveRecord> calls;
+  if (l.op == "sendrecv") {
+    calls = run_neighbours(s, l);
+  } else {
+    Result r = run_scenario(s);
+    if (!r.complete) throw SimulationError(l.id + ": " + r.incomplete_reason);
+    calls = std::move(r.collectives);
+  }
+  if (calls.size() != l.points.size()) throw SimulationError(l.id + ": calls are missing");
   for (size_t i = 0; i < l.points.size(); ++i) {
-    l.points[i].simulated_us = (r.collectives[i].finish - r.collectives[i].start).micros();
-    l.points[i].algorithm = r.collectives[i].algorithm;
+    l.points[i].simulated_us = (calls[i].finish - calls[i].start).micros();
+    l.points[i].algorithm = calls[i].algorithm;
   }
   add_formula(s, l);
   l.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -406,13 +466,6 @@ int run(int argc, char** argv) {
       continue;
     }
     read_points(reference / (l.id + ".csv"), l);
-    // The flow engine shares links among messages; where it follows millions of them for a call,
-    // two sizes have to do.
-    if (l.domains > 64 && l.op == "all_reduce" && l.points.size() > 2) {
-      left_out.emplace_back(l.id, fmt::format("{} of {} sizes: a call has millions of messages",
-                                              l.points.size() - 2, l.points.size()));
-      l.points = {l.points.front(), l.points.back()};
-    }
     simulate(l, engine != "auto" ? engine : "flow");
     std::vector<double> small, mid, large, all;
     std::vector<std::string> algorithms;

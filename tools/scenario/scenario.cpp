@@ -16,6 +16,7 @@
 #include "workload/collective_params.h"
 #include "workload/generator/layout_lint.h"
 #include "workload/generator/memory.h"
+#include "workload/nccl_env.h"
 #include "workload/storage.h"
 
 namespace trainyard {
@@ -1229,7 +1230,19 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
       s.collectives.set("custom", relative_to(s.base_dir, custom), Origin(origin));
     }
   }
+  apply_nccl_env(s.collectives);
   make_collective_selector(s.collectives);  // refuses what it does not know
+  if (s.collectives.is_word("protocol", "auto")) {
+    for (const std::string& key : s.collectives.names()) {
+      if (key.rfind("nccl.", 0) != 0) continue;
+      const Origin::Kind from = s.collectives.origin(key).kind;
+      if (from == Origin::Kind::default_value) continue;
+      s.warnings.push_back("collectives." + key +
+                           " says nothing with collectives.protocol: auto, the wires alone; "
+                           "protocol: tuned runs collectives as NCCL would");
+      break;
+    }
+  }
   for (JobSpec& job : s.jobs) {
     if (job.priority == 0xff) {
       job.priority = static_cast<uint8_t>(s.collectives.integer("class"));
