@@ -286,6 +286,7 @@ class Selector final : public CollectiveSelector {
   [[nodiscard]] const CollectiveAlgorithm& with_its_protocol(const CollectiveAlgorithm& usual,
                                                              const CollectiveRequest& r) const {
     if (model_ == nullptr) return usual;
+    const NcclShape shape(r);
     const CollectiveAlgorithm* best = &usual;
     Time least = Time::infinity();
     const auto consider = [&](const CollectiveAlgorithm& a) {
@@ -293,7 +294,7 @@ class Selector final : public CollectiveSelector {
       const auto& wrapped = protocols_.at(&a);
       for (size_t p = 0; p < kProtocols; ++p) {
         if (wrapped[p] == nullptr) continue;
-        const Time estimate = model_->estimate(a.name(), static_cast<Protocol>(p), r);
+        const Time estimate = model_->estimate(a.name(), static_cast<Protocol>(p), r, shape);
         if (estimate >= least) continue;
         best = wrapped[p].get();
         least = estimate;
@@ -302,7 +303,7 @@ class Selector final : public CollectiveSelector {
     consider(usual);
     if (!tune_[static_cast<size_t>(r.kind)]) return *best;
     for (const auto& a : algorithms_) {
-      if (a.get() != &usual && candidate(*a) && model_->offers(a->name(), r)) consider(*a);
+      if (a.get() != &usual && candidate(*a) && model_->offers(a->name(), r, shape)) consider(*a);
     }
     return *best;
   }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -257,22 +256,22 @@ const std::vector<ParamSpec>& nccl_params() {
   return specs;
 }
 
-/// Who talks to whom.
-struct NcclModel::Shape {
-  explicit Shape(const CollectiveRequest& r) {
-    n = static_cast<int64_t>(r.members->size());
-    if (r.placement.server == nullptr) {
-      domains = n;
-      gpus = 1;
-      return;
-    }
-    std::map<uint32_t, int64_t> members;
-    for (const uint32_t m : *r.members) gpus = std::max(gpus, ++members[r.placement.node_of(m)]);
-    domains = static_cast<int64_t>(members.size());
+NcclShape::NcclShape(const CollectiveRequest& r) : n(static_cast<int64_t>(r.members->size())) {
+  if (r.placement.server == nullptr) {
+    domains = n;
+    gpus = 1;
+    return;
   }
-  int64_t n = 0, domains = 0;
-  int64_t gpus = 0;  ///< of the fullest domain
-};
+  std::vector<uint32_t> home;
+  home.reserve(r.members->size());
+  for (const uint32_t m : *r.members) home.push_back(r.placement.node_of(m));
+  if (!std::is_sorted(home.begin(), home.end())) std::sort(home.begin(), home.end());
+  for (size_t i = 0, first = 0; i < home.size(); ++i) {
+    if (home[i] != home[first]) first = i;
+    if (i == first) ++domains;
+    gpus = std::max(gpus, static_cast<int64_t>(i - first + 1));
+  }
+}
 
 NcclModel::NcclModel(const Params& p, const FabricFacts& facts)
     : release_(nccl_release(p.text("nccl.release"))), facts_(facts) {
@@ -564,15 +563,14 @@ NcclCost NcclModel::steps(const std::string& algorithm, const CollectiveRequest&
 /// What NCCL's tuner reckons (README of nccl-measured: how 2.30.7 combines its constants). It knows
 /// neither what a transport adds nor that pipelines have to fill.
 Time NcclModel::estimate(const std::string& algorithm, Protocol protocol,
-                         const CollectiveRequest& r) const {
-  const auto full = cost(algorithm, protocol, r);
+                         const CollectiveRequest& r, const Shape& s) const {
+  const auto full = cost(algorithm, protocol, r, s);
   if (!full) return Time::infinity();
   const bool ringed = algorithm == "ring" || algorithm == "chain", treed = algorithm == "tree";
   const bool switched = algorithm == "nvls" || algorithm == "nvls-tree";
   if (own_times_ || facts_.generation == Generation::cdna || !(ringed || treed || switched)) {
     return full->total();
   }
-  const Shape s(r);
   const bool several = s.domains > 1;
   const auto p = static_cast<size_t>(protocol);
   const bool ll = protocol == Protocol::ll, simple = protocol == Protocol::simple;
@@ -631,16 +629,15 @@ Time NcclModel::estimate(const std::string& algorithm, Protocol protocol,
   return latency + time_of(size, rate);
 }
 
-bool NcclModel::offers(const std::string& algorithm, const CollectiveRequest& r) const {
-  const Shape s(r);
+bool NcclModel::offers(const std::string& algorithm, const CollectiveRequest& r,
+                       const Shape& s) const {
   if (algorithm == "nvls") return s.domains == 1 && switch_reduces(s.gpus);
   if (algorithm == "nvls-tree") return s.domains > 1 && switch_reduces(s.gpus);
   return algorithm != "tree" || all_reduces(r.kind);
 }
 
 std::optional<NcclCost> NcclModel::cost(const std::string& algorithm, Protocol protocol,
-                                        const CollectiveRequest& r) const {
-  const Shape s(r);
+                                        const CollectiveRequest& r, const Shape& s) const {
   const bool simple = protocol == Protocol::simple;
   const bool own = step_all_gather_ > Time() || step_all_reduce_ > Time();
   if (algorithm == "ring" || algorithm == "chain") {

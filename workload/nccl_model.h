@@ -49,6 +49,13 @@ struct NcclCost {
   [[nodiscard]] Time delay() const { return total() > messages ? total() - messages : Time(); }
 };
 
+/// Where the members of a call are.
+struct NcclShape {
+  explicit NcclShape(const CollectiveRequest& request);
+  int64_t n = 0, domains = 0;
+  int64_t gpus = 0;  ///< of the fullest domain
+};
+
 /// Keys "nccl.*" of the `collectives` block.
 const std::vector<ParamSpec>& nccl_params();
 
@@ -58,16 +65,22 @@ class NcclModel {
   NcclModel(const Params& collectives, const FabricFacts& facts);
 
   /// Whether NCCL would have the algorithm for this call without being asked for it.
-  [[nodiscard]] bool offers(const std::string& algorithm, const CollectiveRequest& request) const;
+  [[nodiscard]] bool offers(const std::string& algorithm, const CollectiveRequest& request,
+                            const NcclShape& shape) const;
   /// Nothing: NCCL has no such algorithm, not with that protocol, or not for such calls.
   [[nodiscard]] std::optional<NcclCost> cost(const std::string& algorithm, Protocol protocol,
-                                             const CollectiveRequest& request) const;
+                                             const CollectiveRequest& request,
+                                             const NcclShape& shape) const;
+  [[nodiscard]] std::optional<NcclCost> cost(const std::string& algorithm, Protocol protocol,
+                                             const CollectiveRequest& request) const {
+    return cost(algorithm, protocol, request, NcclShape(request));
+  }
   /// What is compared where the fastest is chosen; infinite where there is no cost().
   [[nodiscard]] Time estimate(const std::string& algorithm, Protocol protocol,
-                              const CollectiveRequest& request) const;
+                              const CollectiveRequest& request, const NcclShape& shape) const;
 
  private:
-  struct Shape;
+  using Shape = NcclShape;
   [[nodiscard]] NcclCost ring(Protocol protocol, const CollectiveRequest& r, const Shape& s) const;
   [[nodiscard]] NcclCost tree(Protocol protocol, const CollectiveRequest& r, const Shape& s) const;
   [[nodiscard]] NcclCost nvls(const CollectiveRequest& r, const Shape& s) const;
