@@ -241,6 +241,16 @@ const std::vector<ParamSpec>& nccl_params() {
          {},
          "a step of the transport's own recursive doubling (halving-doubling); 0: NCCL has none",
          "nccl-measured 2.4"},
+        {"nccl.first_nic",
+         PT::bytes,
+         "0B",
+         "0B",
+         "1GiB",
+         {},
+         "with step_*: a message puts so many bytes on the first of a GPU's two NICs before it "
+         "uses the "
+         "second; 0: both from the start",
+         "nccl-measured 2.7"},
         {"nccl.tuner",
          PT::choice,
          "nccl",
@@ -296,6 +306,7 @@ NcclModel::NcclModel(const Params& p, const FabricFacts& facts)
   step_all_gather_ = p.time("nccl.step_all_gather");
   step_all_reduce_ = p.time("nccl.step_all_reduce");
   step_doubling_ = p.time("nccl.step_doubling");
+  first_nic_ = p.bytes("nccl.first_nic").count();
 }
 
 /// Bytes per second of a GPU inside its domain, for rings, trees or grouped sends.
@@ -551,10 +562,25 @@ NcclCost NcclModel::steps(const std::string& algorithm, const CollectiveRequest&
   c.latency = call_ + step * m;
   launch(s, false, c);
   // Out of place as fast as in place, and at its rate from the start.
-  c.transfer =
-      time_of(static_cast<Wide>(r.bytes) * (r.kind == CollectiveKind::all_gather ? s.n : 1) *
-                  (all_reduces(r.kind) ? 2 : 1) * (s.n - 1) / s.n,
-              scaled(facts_.nic_bps / 8, network_ppm_) * s.gpus);
+  const int64_t rate = scaled(facts_.nic_bps / 8, network_ppm_) * s.gpus;
+  const int64_t block = r.kind == CollectiveKind::all_gather ? r.bytes : r.bytes / s.n;
+  Time even;  // both NICs all the time
+  c.transfer = Time();
+  // Rings pass one block per step, doubling what there is by then.
+  for (int64_t left = s.n - 1, blocks = 1; left > 0;) {
+    const int64_t share = block * std::min(blocks, left);
+    const Time both = time_of(share, rate);
+    even += both;
+    c.transfer += std::max(both, time_of(std::min(share, first_nic_), rate / 2));
+    left -= std::min(blocks, left);
+    if (doubling) blocks *= 2;
+  }
+  if (all_reduces(r.kind)) even = even * 2, c.transfer = c.transfer * 2;
+  if (even > Time()) {
+    c.between_ppm =
+        static_cast<int64_t>(static_cast<Wide>(c.between_ppm) * c.transfer.ps() / even.ps());
+  }
+  c.messages = c.transfer + facts_.wire_between * m;
   c.fill = Time();
   c.hidden = s.domains > 1 && !doubling ? hides(step * m, c.transfer) : Time();
   return c;
@@ -720,8 +746,14 @@ class WithProtocol final : public CollectiveAlgorithm {
   [[nodiscard]] std::unique_ptr<CollectiveRun> begin(const CollectiveRequest& r) const override {
     return std::make_unique<NcclRun>(inner_.begin(r), r, cost(r), protocol_);
   }
+  /// On the wire; between domains as if of p messages one left, which holds for rings.
   [[nodiscard]] int64_t sent_per_member(const CollectiveRequest& r) const override {
-    return inner_.sent_per_member(r);
+    const int64_t bytes = protocol_bytes(protocol_, inner_.sent_per_member(r));
+    const NcclShape s(r);
+    const NcclCost c = cost(r);
+    if (s.domains == 1) return scaled(bytes, c.inside_ppm);
+    const int64_t leave = bytes / s.gpus;
+    return scaled(bytes - leave, c.inside_ppm) + scaled(leave, c.between_ppm);
   }
   [[nodiscard]] Time delay(const CollectiveRequest& r) const override { return cost(r).delay(); }
 

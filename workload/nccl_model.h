@@ -102,6 +102,7 @@ class NcclModel {
   Launch launch_ = Launch::processes;
   // A transport with algorithms of its own: cost of a step; zero: NCCL's.
   Time step_all_gather_, step_all_reduce_, step_doubling_;
+  int64_t first_nic_ = 0;  // bytes of a message that go over the first of two NICs
 };
 
 /// `inner` as `model` runs it; both outlive it.

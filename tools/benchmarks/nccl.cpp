@@ -96,6 +96,7 @@ struct Log {
   Row row;
   std::string id, op, transport, generation, device, release, launch = "processes";
   std::string collectives;                    // further keys
+  std::string nccl;                           // of its block nccl
   uint32_t ranks = 0, domains = 0, gpus = 0;  // gpus: of a domain
   double nic_gbps = 0;                        // of a GPU
   double scale_up = 0;                        // GB/s of a GPU
@@ -182,6 +183,7 @@ Log describe(const Row& row) {
   if (has(row.at("notes"), "one process drives") || has(l.id, "dgx2")) l.launch = "threads";
   if (has(row.at("notes"), "torch.distributed") || l.id == "a100-n1-ar-mlbook") l.launch = "torch";
 
+  if (has(algo, "fill one NIC first")) l.nccl = ", first_nic: 4MiB";
   const std::string wish = env + " " + algo;
   if (has(algo, "recursive doubling"))
     l.collectives = "algorithm: {all_gather: halving-doubling}, ";
@@ -243,9 +245,9 @@ std::string scenario_text(const Log& l, const std::string& engine) {
       l.scale_up > 0 ? std::llround(l.scale_up * 1000) : 450000);
   text += fmt::format(
       "collectives: {{protocol: tuned, {}nccl: {{release: {}, transport: {}, launch: {}, "
-      "generation: {}, in_place: {}{}}}}}\n",
+      "generation: {}, in_place: {}{}{}}}}}\n",
       l.collectives, l.release, l.transport, l.launch, l.generation, l.in_place,
-      l.nvls ? "" : ", nvls: false");
+      l.nvls ? "" : ", nvls: false", l.nccl);
   text += "simulation: {engine: " + engine + "}\ntraffic:\n";
   // Apart: who is through with a call early does not begin the next.
   size_t minute = 0;

@@ -1158,6 +1158,18 @@ DeviceCard load_device(const std::string& name, const SourcePos& pos) {
   card.sms = b.card_value({"sms", ParamType::integer, "0", "0", "100000", {}, "", ""}, "sms", card)
                  .integer("sms");
   card.generation = b.text("generation", "");
+  if (bool known = card.generation.empty(); !known) {
+    std::string all;
+    for (size_t g = 0; g < kGenerations; ++g) {
+      const char* const one = generation_name(static_cast<Generation>(g));
+      known = known || card.generation == one;
+      all += std::string(g == 0 ? "" : ", ") + one;
+    }
+    if (!known) {
+      throw UserError(b.key_pos("generation"), "unknown generation '" + card.generation + "'",
+                      "known: " + all);
+    }
+  }
   Block watts = b.block("watts");
   card.tdp_watts = real(watts, "watts.", "tdp");
   card.compute_watts = real(watts, "watts.", "compute");
