@@ -211,6 +211,34 @@ TEST(NcclModel, TheChoiceFollowsSizeReleaseAndHardware) {
   EXPECT_EQ("direct Simple", chosen({{"protocol", "ll"}}, h100, K::all_to_all, 2, 8, 1 << 20));
 }
 
+// nccl-measured 2.4 and 2.7: steps of a transport's own, and NICs that are filled one by one.
+TEST(NcclModel, TransportsWithStepsOfTheirOwn) {
+  Settings s = {{"nccl.call", "25us"},
+                {"nccl.step_all_gather", "11.4us"},
+                {"nccl.step_all_reduce", "15.7us"},
+                {"nccl.step_doubling", "13.9us"}};
+  const FabricFacts facts = facts_of(Generation::blackwell, 900, 800);
+  const auto us = [&](const char* algorithm, K kind, int64_t bytes) {
+    std::vector<uint32_t> members;
+    const CollectiveRequest r = on_servers(members, kind, 16, 1, bytes);
+    return NcclModel(params_of(s), facts).cost(algorithm, Protocol::simple, r)->total().micros();
+  };
+  EXPECT_NEAR(25 + 15 * 11.4, us("ring", K::all_gather, 8), 0.1);
+  EXPECT_NEAR(25 + 30 * 15.7, us("ring", K::all_reduce, 8), 0.1);
+  EXPECT_NEAR(25 + 4 * 13.9, us("halving-doubling", K::all_gather, 8), 0.1);
+  const double two = us("ring", K::all_gather, 2 << 20),
+               large = us("ring", K::all_gather, 64 << 20);
+  const double doubling = us("halving-doubling", K::all_gather, 64 << 20);
+  s["nccl.first_nic"] = "4MiB";
+  EXPECT_NEAR(15 * 2097152 / 95130.0, us("ring", K::all_gather, 2 << 20) - two, 70);
+  EXPECT_GT(us("ring", K::all_gather, 2 << 20), 1.5 * two);
+  EXPECT_EQ(large, us("ring", K::all_gather, 64 << 20));
+  EXPECT_EQ(doubling, us("halving-doubling", K::all_gather, 64 << 20));
+  std::vector<uint32_t> members;
+  const CollectiveRequest r = on_servers(members, K::all_reduce, 16, 1, 8);
+  EXPECT_FALSE(NcclModel(params_of(s), facts).cost("tree", Protocol::ll, r).has_value());
+}
+
 TEST(NcclModel, WithoutAProtocolNothingIsAdded) {
   std::vector<uint32_t> members;
   const CollectiveRequest r = on_servers(members, K::all_reduce, 2, 8, 1 << 20);
