@@ -39,6 +39,49 @@ class ComputeModel {
   }
 };
 
+/// What kernels of a device reach, as fitted to measured steps (docs/compute.md). 0: not fitted.
+struct DeviceFit {
+  // Shares of the tensor peak in that precision that a large product reaches.
+  double gemm_half = 0, gemm_fp8 = 0, gemm_fp8_blocks = 0, gemm_fp4 = 0;
+  double gemm_columns = 0;  ///< rows or columns at which a bf16 product reaches half of its share
+  double gemm_inner = 0;    ///< the same of the inner dimension
+  double grouped = 0;       ///< of a grouped product, of the share of a single one
+  double attention = 0;     ///< share of the bf16 peak, forward
+  double attention_backward = 0;     ///< of that
+  double attention_queries = 0;      ///< queries of a sequence at which half of it is reached
+  double attention_head64 = 0;       ///< heads of up to 64, of that
+  double unfused = 0;                ///< products of unfused attention, of gemm_half
+  double unfused_misaligned = 0;     ///< times as long where a head is no multiple of 8
+  double memory = 0;                 ///< share of the memory rate
+  double cast = 0, cast_blocks = 0;  ///< fp8: bytes of a product's casts, of its own bytes
+  Time launch;                       ///< added to every kernel
+  double straggle = 0;  ///< added per doubling of the GPUs beyond 8: the slowest sets the pace
+  std::string source;
+  int64_t rows = 0, heldout_rows = 0;  ///< measured steps that it was fitted to, and tried on
+  double median_pct = 0, p90_pct = 0, heldout_median_pct = 0, heldout_p90_pct = 0;
+  [[nodiscard]] bool present() const { return gemm_half > 0; }
+};
+
+/// What a training framework and its time add to kernels: factors on the time of a good device fit.
+struct SoftwareFactors {
+  std::string name = "none";
+  std::string source;
+  double kernels = 1;      ///< on every kernel of the model
+  double elementwise = 1;  ///< on bytes of norms, activations and the like: 1 is fused
+  double scores = 1;       ///< on 8 bytes per score of unfused attention
+  double optimizer = 1;    ///< on its bytes
+  /// On the share that attention reaches, by generation of the device.
+  double attention_ampere = 1, attention_hopper = 1, attention_blackwell = 1;
+  Time host;          ///< launching a kernel takes the host so long: an op lasts no less
+  Time host_experts;  ///< added to that for a grouped product
+  [[nodiscard]] double attention(const std::string& generation) const {
+    return generation == "ampere"      ? attention_ampere
+           : generation == "hopper"    ? attention_hopper
+           : generation == "blackwell" ? attention_blackwell
+                                       : 1;
+  }
+};
+
 /// A device card: peak rates of one accelerator. 0: not known, or not there.
 struct DeviceCard {
   std::string name;
@@ -47,6 +90,7 @@ struct DeviceCard {
   std::string source;
   int64_t memory_bytes = 0;  ///< of the device
   double fp8_tflops = 0;     ///< tensor cores, dense
+  double fp4_tflops = 0;     ///< likewise
   double tf32_tflops = 0;    ///< likewise
   double vector_tflops = 0;  ///< fp32 outside the tensor cores, a multiply-add counted as two
   double special_tops = 0;   ///< results of special functions (exp2, ...), 1e12 per second
@@ -57,12 +101,16 @@ struct DeviceCard {
   double tdp_watts = 0, compute_watts = 0, communication_watts = 0, idle_watts = 0;
   std::vector<std::string> unverified;  ///< keys whose value no one has checked at its source
   std::map<std::string, std::string> sources;  ///< key -> where its value comes from
+  DeviceFit fit;
 
   /// Peak of the tensor cores; 0 where they do not have that precision.
   [[nodiscard]] double peak_tflops(Kernel::Precision precision) const {
     switch (precision) {
       case Kernel::Precision::fp8:
+      case Kernel::Precision::fp8_blocks:
         return fp8_tflops;
+      case Kernel::Precision::fp4:
+        return fp4_tflops;
       case Kernel::Precision::tf32:
         return tf32_tflops;
       case Kernel::Precision::half:
@@ -77,6 +125,7 @@ struct ComputeRequest {
   const DeviceCard& device;
   std::string base_dir;  ///< folder that paths of the scenario are relative to
   SourcePos pos;
+  SoftwareFactors software = {};
 };
 
 /// Factory of category "compute".

@@ -60,7 +60,8 @@ struct Stream {
 /// A kernel of a compute op that stands for several: its time is the sum of theirs.
 struct Kernel {
   enum class Kind : uint8_t { gemm, attention, elementwise };
-  enum class Precision : uint8_t { half, fp8, tf32 };  ///< of operands; half: bf16 or fp16
+  /// Of operands. half: bf16 or fp16; fp8_blocks: fp8 with a scale per block of 32 (mxfp8).
+  enum class Precision : uint8_t { half, fp8, tf32, fp8_blocks, fp4 };
   Kind kind = Kind::gemm;
   int64_t flops = 0;            ///< elementwise: outside the tensor cores
   int64_t bytes = 0;            ///< of device memory, read and written
@@ -68,6 +69,16 @@ struct Kernel {
   int64_t special = 0;          ///< results of special functions: the exponentials of a softmax
   Precision precision = Precision::half;
   bool backward = false;  ///< attention, whose backward kernel has the same shape
+  // What the fitted model tells kernels apart by (docs/compute.md); a roofline does not.
+  int64_t groups = 1;  ///< matrices of a grouped product, which share out m, or k with group_inner
+  bool group_inner = false;
+  bool optimizer = false;    ///< elementwise, over parameters
+  int64_t pieces = 1;        ///< of a product cut along its rows; this is one of them
+  int64_t whole_bytes = 0;   ///< with pieces: of the product uncut
+  int64_t queries = 0;       ///< attention: of one sequence on this rank
+  int64_t head = 0;          ///< attention: size of a head
+  int64_t scores = 0;        ///< attention that is not fused: elements of its whole square
+  int64_t square_flops = 0;  ///< likewise: FLOPs of its products, masked or not
   bool operator==(const Kernel&) const = default;
 };
 

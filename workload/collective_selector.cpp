@@ -155,6 +155,15 @@ std::vector<ParamSpec> make_specs() {
        "data class in switches and NICs of all that the job sends, sends included; see "
        "fabric.switch.classes",
        "DESIGN 5"},
+      {"launch",
+       PT::time,
+       "0us",
+       "0us",
+       "1s",
+       {},
+       "software time added to every call, from the arrival of a rank until it sends: what the "
+       "host, the kernel's start and its end take where no protocol says so",
+       "none: the wires alone; the files of configs/software have fitted ones"},
       {"timeout",
        PT::time,
        "30min",
@@ -211,6 +220,28 @@ void check_name(const Params& params, const std::string& key) {
   throw UserError(pos, "collectives." + key + ": '" + name + "' is not one of: " + list);
 }
 
+/// An algorithm whose calls begin later.
+class Later final : public CollectiveAlgorithm {
+ public:
+  Later(const CollectiveAlgorithm& inner, Time launch) : inner_(inner), launch_(launch) {}
+  [[nodiscard]] std::string name() const override { return inner_.name(); }
+  [[nodiscard]] bool supports(CollectiveKind kind) const override { return inner_.supports(kind); }
+  [[nodiscard]] bool serves(const CollectiveRequest& r) const override { return inner_.serves(r); }
+  [[nodiscard]] std::unique_ptr<CollectiveRun> begin(const CollectiveRequest& r) const override {
+    return inner_.begin(r);
+  }
+  [[nodiscard]] int64_t sent_per_member(const CollectiveRequest& r) const override {
+    return inner_.sent_per_member(r);
+  }
+  [[nodiscard]] Time delay(const CollectiveRequest& r) const override {
+    return inner_.delay(r) + launch_;
+  }
+
+ private:
+  const CollectiveAlgorithm& inner_;
+  Time launch_;
+};
+
 class Selector final : public CollectiveSelector {
  public:
   Selector(const Params& params, const FabricFacts& facts) {
@@ -246,6 +277,17 @@ class Selector final : public CollectiveSelector {
         if (usual != nullptr && usual != preferred) order_[k].push_back(usual);
       }
       tune_[k] = wanted(params, kind) == "auto";
+    }
+    if (const Time launch = params.time("launch"); launch > Time()) {
+      if (!params.is_word("protocol", "auto")) {
+        throw UserError(params.origin("launch").pos,
+                        "collectives.launch is for protocol: auto, the wires alone; a protocol has "
+                        "its own software time",
+                        "remove one of them");
+      }
+      for (const auto& a : algorithms_) {
+        later_[a.get()] = std::make_unique<Later>(*a, launch);
+      }
     }
     if (params.is_word("protocol", "auto")) return;
     model_ = std::make_unique<NcclModel>(params, facts);
@@ -285,6 +327,7 @@ class Selector final : public CollectiveSelector {
   /// The fastest of what the model knows; `usual` as it is, where that is nothing.
   [[nodiscard]] const CollectiveAlgorithm& with_its_protocol(const CollectiveAlgorithm& usual,
                                                              const CollectiveRequest& r) const {
+    if (const auto it = later_.find(&usual); it != later_.end()) return *it->second;
     if (model_ == nullptr) return usual;
     const NcclShape shape(r);
     const CollectiveAlgorithm* best = &usual;
@@ -335,8 +378,9 @@ class Selector final : public CollectiveSelector {
   }
 
   std::vector<std::unique_ptr<CollectiveAlgorithm>> algorithms_;
-  std::vector<const CollectiveAlgorithm*> order_[kKindCount];  // what to try
-  bool tune_[kKindCount] = {};                                 // no algorithm is asked for
+  std::vector<const CollectiveAlgorithm*> order_[kKindCount];           // what to try
+  bool tune_[kKindCount] = {};                                          // no algorithm is asked for
+  std::map<const CollectiveAlgorithm*, std::unique_ptr<Later>> later_;  // looked up only
   std::unique_ptr<NcclModel> model_;
   std::map<const CollectiveAlgorithm*, std::array<std::unique_ptr<CollectiveAlgorithm>, kProtocols>>
       protocols_;  // looked up only

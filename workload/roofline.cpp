@@ -23,7 +23,9 @@ std::array<double, kRoofs> roofs(const Kernel& k, const DeviceCard& card,
     const double peak = card.peak_tflops(k.precision);
     if (peak <= 0) {
       throw UserError("device " + card.name + " has no " +
-                          (k.precision == Kernel::Precision::fp8 ? "fp8" : "tf32") +
+                          (k.precision == Kernel::Precision::tf32  ? "tf32"
+                           : k.precision == Kernel::Precision::fp4 ? "fp4"
+                                                                   : "fp8") +
                           " rate on its card",
                       "use bf16, or another device");
     }

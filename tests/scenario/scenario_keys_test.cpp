@@ -88,6 +88,7 @@ std::vector<std::string> setting(const std::string& key, const std::string& word
   if (key == "simulation.noise" && word == "shared") {
     out.emplace_back("simulation.fast_path=exact");
   }
+  if (word == "fp4") out.emplace_back("cluster.device=b200-sxm");
   if (word == "greedy") out.emplace_back("workload.batch.document=64");
   if (word.rfind("dualpipe", 0) == 0) out.emplace_back("workload.batch.global=16");
   return out;

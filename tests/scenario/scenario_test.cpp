@@ -205,7 +205,7 @@ TEST_F(ScenarioTest, EveryKeyOfTheGrammarIsBuiltOrRefusedByName) {
       {"collectives: {timeout: 30min}\n", "", 0},
       {"compute: {model: roofline}\n", "", 0},
       {"compute: {model: table, file: kernels.csv, outside: roofline}\n", "", 0},
-      {"compute:\n  model: fitted\n", "compute.model: fitted", 2},
+      {"compute:\n  model: fitted\n", "", 0},
       {"compute: {model: roofline, jitter: {kind: lognormal, sigma: 1%}}\n", "", 0},
       {"compute: {slow: [{where: rank17, factor: 1.1}]}\n", "", 0},
       {"compute: {overlap_slowdown: 20%}\n", "", 0},

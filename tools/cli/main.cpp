@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// trainyard run | compare | whatif | plan | lint | topo | trace | explain | version
+// trainyard run | compare | whatif | plan | lint | topo | trace | calibrate | explain | version
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <iostream>
 #include <map>
 #include <string>
 
@@ -17,6 +18,7 @@
 #include "network/topology_summary.h"
 #include "sim/registry.h"
 #include "tools/build_info/build_info.h"
+#include "tools/calibrate/calibrate.h"
 #include "tools/lint/lint.h"
 #include "tools/report/compare.h"
 #include "tools/report/report.h"
@@ -416,6 +418,24 @@ int main_checked(int argc, char** argv) {
                    "a group that spans the copies, by name; '*' (the default): those of all ranks")
       ->allow_extra_args(false);
   expand_cmd->add_option("--groups", groups, "comm_group.json (default: the one beside the trace)");
+  CLI::App* calibrate_cmd = app.add_subcommand(
+      "calibrate", "fit the constants of a device card to measured steps (CSV)");
+  CalibrateOptions calibrate_options;
+  calibrate_cmd
+      ->add_option("csv", calibrate_options.csv,
+                   "measured steps: scenario, time_s; source, weight, half, ... (docs/compute.md)")
+      ->required();
+  calibrate_cmd->add_option("--device", calibrate_options.device,
+                            "the card that all scenarios must have");
+  calibrate_cmd->add_option("--priors", calibrate_options.priors,
+                            "what constants are held to (configs/calibration/priors.yaml)");
+  calibrate_cmd
+      ->add_option("--heldout", calibrate_options.heldout,
+                   "a source that takes no part in the fit (may be repeated)")
+      ->allow_extra_args(false);
+  calibrate_cmd->add_option("--out", calibrate_options.out, "write the card with its new fit here");
+  calibrate_cmd->add_option("--rounds", calibrate_options.rounds,
+                            "simulations of every step on the way (2)");
   std::string name;
   CLI::App* explain_cmd =
       app.add_subcommand("explain", "models and parameters: meaning, unit, default, source");
@@ -449,6 +469,10 @@ int main_checked(int argc, char** argv) {
   if (expand_cmd->parsed()) {
     if (!grow.empty()) expand_options.grow = grow;
     return trace_expand(where, groups, prefix, expand_options);
+  }
+  if (calibrate_cmd->parsed()) {
+    print_calibration(calibrate(calibrate_options), std::cout);
+    return kOk;
   }
   if (explain_cmd->parsed()) return explain(name);
   if (version_cmd->parsed()) return version();

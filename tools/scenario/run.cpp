@@ -678,7 +678,7 @@ Workload load_one(const Scenario& s, const WorkloadSpec& spec, const std::string
   Workload w;
   const auto make_compute = [&](const std::string& kind) {
     w.compute = Registry::instance().factory<ComputeFactory>("compute", kind)(
-        s.compute.params, {s.device, s.base_dir, s.compute.pos});
+        s.compute.params, {s.device, s.base_dir, s.compute.pos, spec.software});
     w.remarks = w.compute->prepare(w.import.job);
     w.compute = remember_durations(std::move(w.compute));
   };

@@ -318,6 +318,58 @@ void merge_preset(ConfigNode& block, const std::string& folder, const std::strin
   block = std::move(preset);
 }
 
+ConfigNode software_node(const std::string& name, const SourcePos& pos) {
+  const fs::path file = fs::path(config_dir()) / "software" / (name + ".yaml");
+  std::error_code error;  // a name may be too long for the file system
+  if (name.find('/') != std::string::npos || !fs::exists(file, error)) {
+    std::string known = "none";
+    for (const auto& n : software_names()) known += ", " + n;
+    throw UserError(pos, "unknown software '" + name + "'",
+                    "known: " + known + " (files in " + config_dir() + "/software)");
+  }
+  return load_yaml(file.string(), Origin::Kind::preset);
+}
+
+/// Puts `under` beneath the user's keys; lines and the place of the block stay the user's.
+void merge_under(ConfigNode& mine, const ConfigNode* under) {
+  if (under == nullptr) return;
+  ConfigNode merged = *under;
+  const Origin origin = mine.origin;
+  if (mine.kind != Kind::null) merge(merged, mine);
+  mine = std::move(merged);
+  mine.origin = origin;
+}
+
+/// Values that workload.software gives to keys that the scenario leaves out.
+void merge_software(ConfigNode& root) {
+  const auto apply = [&](ConfigNode& workload, bool alone) {
+    if (workload.kind != Kind::map || workload.find("model") == nullptr) return;
+    const ConfigNode* name = workload.find("software");
+    if (name == nullptr || name->kind != Kind::scalar || name->text == "none") return;
+    const ConfigNode file = software_node(name->text, name->origin.pos);
+    merge_under(workload, file.find("workload"));
+    // Collectives are one block for all jobs, and theirs may differ.
+    const ConfigNode* collectives = file.find("collectives");
+    if (alone && collectives != nullptr) {
+      merge_under(root.child("collectives", collectives->origin), collectives);
+    }
+  };
+  // By index: root.child() may move the entries.
+  for (size_t i = 0; i < root.entries.size(); ++i) {
+    if (root.entries[i].key == "workload") {
+      ConfigNode workload = root.entries[i].value;
+      apply(workload, true);
+      root.entries[i].value = std::move(workload);
+    }
+    if (root.entries[i].key != "jobs") continue;
+    for (ConfigNode& job : root.entries[i].value.items) {
+      for (auto& e : job.entries) {
+        if (e.key == "workload") apply(e.value, false);
+      }
+    }
+  }
+}
+
 void read_cluster(Block& root, Scenario& s) {
   Block b = root.block("cluster");
   s.cluster_pos = b.pos();
@@ -632,10 +684,13 @@ void read_model_workload(Block& b, const ConfigNode& model, const std::string& p
   Params params(training_params());
   b.fill(params);
   w.training = resolve_training(card, params, gpus, w.workload_pos);
+  w.software = load_software(params.text("software"), params.origin("software").pos);
   const Training& t = *w.training;
-  if (params.is_word("precision.compute", "fp8") && s.device.fp8_tflops <= 0) {
+  if (s.device.peak_tflops(t.gemm_precision) <= 0) {
     throw UserError(params.origin("precision.compute").pos,
-                    "device " + s.device.name + " has no fp8 tensor cores",
+                    "device " + s.device.name + " has no " +
+                        (t.gemm_precision == Kernel::Precision::fp4 ? "fp4" : "fp8") +
+                        " tensor cores",
                     "use bf16, or another cluster.device");
   }
   if (gpus > t.ranks) {
@@ -662,8 +717,9 @@ void read_workload(Block& root, const std::string& path, int64_t gpus, Scenario&
     read_model_workload(b, *model, path, gpus, s, w);
     return;
   }
-  for (const char* key : {"layout", "schedule", "batch", "recompute", "steps", "precision",
-                          "gradients", "experts", "kernels", "dataset", "checkpoint"}) {
+  for (const char* key :
+       {"layout", "schedule", "batch", "recompute", "steps", "precision", "gradients", "experts",
+        "kernels", "dataset", "checkpoint", "software", "step_overhead"}) {
     if (b.take(key) != nullptr) {
       throw UserError(b.key_pos(key), b.full(key) + " describes a generated workload",
                       "add 'model: NAME', or remove it");
@@ -1103,6 +1159,50 @@ std::vector<std::string> device_names() {
   return names;
 }
 
+std::vector<std::string> software_names() {
+  std::vector<std::string> names;
+  const fs::path dir = fs::path(config_dir()) / "software";
+  if (fs::is_directory(dir)) {
+    for (const auto& e : fs::directory_iterator(dir)) {
+      if (e.path().extension() == ".yaml") names.push_back(e.path().stem().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+SoftwareFactors load_software(const std::string& name, const SourcePos& pos) {
+  SoftwareFactors f;
+  if (name == "none") return f;
+  const ConfigNode root = software_node(name, pos);
+  Block b(&root, "", root.origin.pos);
+  f.name = name;
+  f.source = b.text("source", "");
+  b.take("workload");  // merged beneath the scenario's before it was read
+  b.take("collectives");
+  Block factors = b.block("factors");
+  const auto real = [](Block& block, const char* key) {
+    return block.one({key, ParamType::real, "1", "0.01", "100", {}, "", ""}).real(key);
+  };
+  const auto time = [&](const char* key) {
+    return factors.one({key, ParamType::time, "0ns", "0ns", "1s", {}, "", ""}).time(key);
+  };
+  f.kernels = real(factors, "kernels");
+  f.elementwise = real(factors, "elementwise");
+  f.scores = real(factors, "scores");
+  f.optimizer = real(factors, "optimizer");
+  Block attention = factors.block("attention");
+  f.attention_ampere = real(attention, "ampere");
+  f.attention_hopper = real(attention, "hopper");
+  f.attention_blackwell = real(attention, "blackwell");
+  attention.finish();
+  f.host = time("host");
+  f.host_experts = time("host_experts");
+  factors.finish();
+  b.finish();
+  return f;
+}
+
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
   const fs::path dir = fs::path(config_dir()) / "models";
@@ -1118,6 +1218,60 @@ std::vector<std::string> model_names() {
 ModelCard load_model_card(const std::string& name, const SourcePos& pos) {
   return read_card(model_card_node(name, pos), name, "");
 }
+
+namespace {
+
+DeviceFit read_fit(Block& b) {
+  DeviceFit f;
+  const auto real = [](Block& block, const char* key, const char* least, const char* most) {
+    return block.one({key, ParamType::real, least, least, most, {}, "", ""}).real(key);
+  };
+  Block gemm = b.block("gemm");
+  f.gemm_half = real(gemm, "half", "0.01", "1");
+  f.gemm_fp8 = real(gemm, "fp8", "0", "1");
+  f.gemm_fp8_blocks = real(gemm, "mxfp8", "0", "1");
+  f.gemm_fp4 = real(gemm, "fp4", "0", "1");
+  gemm.finish();
+  f.gemm_columns = real(b, "gemm_columns", "0", "100000");
+  f.gemm_inner = real(b, "gemm_inner", "0", "100000");
+  f.grouped = real(b, "grouped", "0.01", "2");
+  f.attention = real(b, "attention", "0.01", "1");
+  f.attention_backward = real(b, "attention_backward", "0.01", "2");
+  f.attention_queries = real(b, "attention_queries", "0", "100000");
+  f.attention_head64 = real(b, "attention_head64", "0.01", "2");
+  f.unfused = real(b, "unfused", "0.01", "2");
+  f.unfused_misaligned = real(b, "unfused_misaligned", "1", "100");
+  f.memory = real(b, "memory", "0.01", "1");
+  Block cast = b.block("cast");
+  f.cast = real(cast, "fp8", "0", "100");
+  f.cast_blocks = real(cast, "mxfp8", "0", "100");
+  cast.finish();
+  f.launch = b.one({"launch", ParamType::time, "0ns", "0ns", "1ms", {}, "", ""}).time("launch");
+  f.straggle = real(b, "straggle", "0", "1");
+  f.source = b.text("source", "");
+  Block r = b.block("residuals");
+  const auto count = [&](const char* key) {
+    return r.one({key, ParamType::integer, "0", "0", "1000000000", {}, "", ""}).integer(key);
+  };
+  f.rows = count("rows");
+  f.heldout_rows = count("heldout_rows");
+  f.median_pct = real(r, "median_pct", "0", "1000000");
+  f.p90_pct = real(r, "p90_pct", "0", "1000000");
+  f.heldout_median_pct = real(r, "heldout_median_pct", "0", "1000000");
+  f.heldout_p90_pct = real(r, "heldout_p90_pct", "0", "1000000");
+  r.finish();
+  b.finish();
+  for (const char* key : {"gemm", "grouped", "attention", "attention_backward", "attention_head64",
+                          "unfused", "unfused_misaligned", "memory", "source"}) {
+    if (b.peek(key) == nullptr) {
+      throw UserError(b.pos(), std::string("fit needs ") + key,
+                      "'trainyard calibrate' writes the whole block");
+    }
+  }
+  return f;
+}
+
+}  // namespace
 
 DeviceCard load_device(const std::string& name, const SourcePos& pos) {
   const fs::path file = fs::path(config_dir()) / "devices" / (name + ".yaml");
@@ -1144,6 +1298,7 @@ DeviceCard load_device(const std::string& name, const SourcePos& pos) {
   card.tflops = needed("tflops");
   card.hbm_gbytes_per_s = needed("hbm_gbytes_per_s");
   card.fp8_tflops = real(b, "", "fp8_tflops");
+  card.fp4_tflops = real(b, "", "fp4_tflops");
   card.tf32_tflops = real(b, "", "tf32_tflops");
   card.vector_tflops = real(b, "", "vector_tflops");
   card.special_tops = real(b, "", "special_tops");
@@ -1176,6 +1331,8 @@ DeviceCard load_device(const std::string& name, const SourcePos& pos) {
   card.communication_watts = real(watts, "watts.", "communication");
   card.idle_watts = real(watts, "watts.", "idle");
   watts.finish();
+  Block fit = b.block("fit");
+  if (fit.present()) card.fit = read_fit(fit);
   card.source = b.text("source", "");
   b.finish();
   if (watts.present()) {
@@ -1207,6 +1364,7 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
       if (e.key == "collectives" && f.key == "nccl") merge_preset(f.value, "nccl", "transport");
     }
   }
+  merge_software(root);
 
   Scenario s;
   s.file = path;
@@ -1274,8 +1432,6 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   if (s.compute.kind == "auto") {
     // Settled by the trace; parameters of the roofline may already be given.
     s.compute.params = Params(Registry::instance().get("compute", "roofline").params);
-  } else if (s.compute.kind == "fitted") {
-    not_built(s.compute.pos, "compute.model: " + s.compute.kind);
   } else {
     s.compute.params =
         Params(Registry::instance().get("compute", s.compute.kind, s.compute.pos).params);

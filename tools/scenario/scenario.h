@@ -60,6 +60,7 @@ struct RiskGroup {
 struct WorkloadSpec {
   std::string chakra;  ///< prefix, folder or pattern, made relative to the scenario file
   std::optional<Training> training;  ///< a generated workload instead of a trace
+  SoftwareFactors software;          ///< workload.software
   std::string group_file;
   SourcePos workload_pos;
   int64_t element_bytes = 0;
@@ -120,7 +121,7 @@ struct Scenario : WorkloadSpec {
   double audit_budget = 0;  ///< share of the work
   int64_t memo_limit = 0;   ///< bytes
   double ignored_pauses = 0.01;
-  uint32_t threads = 1;     ///< of the fast path
+  uint32_t threads = 1;  ///< of the fast path
   Params collectives;
   Params storage;  ///< see workload/storage.h
   SourcePos storage_pos;
@@ -177,6 +178,9 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
 /// Device cards by name, from configs/devices.
 DeviceCard load_device(const std::string& name, const SourcePos& pos);
 std::vector<std::string> device_names();
+/// Factors of training software by name, from configs/software; "none": all 1.
+SoftwareFactors load_software(const std::string& name, const SourcePos& pos);
+std::vector<std::string> software_names();
 /// Model cards by name, from configs/models.
 ModelCard load_model_card(const std::string& name, const SourcePos& pos);
 std::vector<std::string> model_names();

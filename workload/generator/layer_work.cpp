@@ -5,19 +5,22 @@
 
 namespace trainyard {
 
-void LayerWork::gemm(Part& part, int64_t m, int64_t n, int64_t k, int64_t copies) const {
-  const int64_t g = t_.gemm_bytes;
+void LayerWork::gemm(Part& part, int64_t m, int64_t n, int64_t k, int64_t copies,
+                     std::optional<Kernel::Precision> precision) const {
+  const int64_t g = precision == Kernel::Precision::half ? t_.activation_bytes : t_.gemm_bytes;
   const int64_t a = t_.activation_bytes;
   const int64_t flops = 2 * m * n * k;
   const int64_t weights = copies * k * n;  // of all matrices; m is the sum over them
   const auto product = [&](int64_t bytes, int64_t rows, int64_t columns, int64_t inner) {
     Kernel kernel{Kernel::Kind::gemm, flops, bytes, rows, columns, inner};
-    if (g == 1) kernel.precision = Kernel::Precision::fp8;
+    kernel.precision = precision.value_or(t_.gemm_precision);
+    kernel.groups = copies;
     return kernel;
   };
   part.forward.push_back(product(g * (m * k + weights) + a * m * n, m, n, k));
   part.input.push_back(product(g * (m * n + weights) + a * m * k, m, k, n));
   part.weight.push_back(product(g * (m * k + m * n) + 2 * t_.gradient_bytes * weights, k, n, m));
+  part.weight.back().group_inner = copies > 1;
 }
 
 void LayerWork::elementwise(Part& part, int64_t forward, int64_t backward) {
@@ -55,10 +58,19 @@ Part LayerWork::core_of(int64_t rounds) const {
   if (t_.causal) scores /= 2;
   Part part;
   Kernel kernel{Kernel::Kind::attention, flops, bytes, queries, keys, qk, scores};
+  kernel.queries = queries / t_.micro_batch;
+  kernel.head = m.mla() ? m.latent.nope + m.latent.rope : m.head_size;
+  if (t_.stored_scores) {
+    kernel.scores = queries * keys * (m.heads / t_.tp);
+    kernel.square_flops = 2 * queries * keys * (qk + v);
+  }
   part.forward.push_back(kernel);
   kernel.flops = flops / 2 * 5;
   kernel.bytes = 5 * bytes / 2;
   kernel.backward = true;
+  // Without recomputing them: two products for each of the forward pass.
+  kernel.scores *= 2;
+  kernel.square_flops *= 2;
   part.input.push_back(kernel);
   return part;
 }
@@ -104,7 +116,7 @@ LayerWork::LayerWork(const Training& t) : t_(t) {
   embedding.weight.push_back(
       {Kernel::Kind::elementwise, 0, n * h * (a + 2 * t.gradient_bytes), 0, 0, 0});
   const int64_t v = t.padded_vocab() / t.tp;
-  gemm(head, n, v, h);
+  gemm(head, n, v, h, 1, t.output_precision);
   // Loss: logits are read in the working precision and kept in fp32.
   elementwise(head, n * v * (a + 8), n * v * (4 + a));
 }

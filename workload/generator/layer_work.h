@@ -2,6 +2,7 @@
 // The kernels of one micro-batch on one rank: shapes, FLOPs and bytes of device memory.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "sim/op_graph.h"
@@ -37,7 +38,8 @@ class LayerWork {
   Part head;  ///< output layer and loss
 
  private:
-  void gemm(Part& part, int64_t m, int64_t n, int64_t k, int64_t copies = 1) const;
+  void gemm(Part& part, int64_t m, int64_t n, int64_t k, int64_t copies = 1,
+            std::optional<Kernel::Precision> precision = {}) const;
   void mlp_of(Part& part, int64_t tokens, int64_t width, int64_t copies) const;
   static void elementwise(Part& part, int64_t forward, int64_t backward);
   [[nodiscard]] Part core_of(int64_t rounds) const;

@@ -155,13 +155,15 @@ void StageBuilder::flush() {
       op.group_slot =
           slot(open_exchange_ < JobExchanges::kSequences ? GroupKind::expert : GroupKind::data);
     }
-    std::vector<std::array<int64_t, 9>> key;
+    std::vector<std::array<int64_t, 18>> key;
     for (size_t i = 0; i < count; ++i) {
       const Kernel& k = first[i];
       op.flops += k.flops;
       op.bytes += k.bytes;
       key.push_back({static_cast<int64_t>(k.kind), k.flops, k.bytes, k.m, k.n, k.k, k.special,
-                     static_cast<int64_t>(k.precision), k.backward ? 1 : 0});
+                     static_cast<int64_t>(k.precision), k.backward ? 1 : 0, k.groups,
+                     k.group_inner ? 1 : 0, k.optimizer ? 1 : 0, k.pieces, k.whole_bytes, k.queries,
+                     k.head, k.scores, k.square_flops});
     }
     const auto [it, added] =
         kernel_runs_.emplace(std::move(key), static_cast<uint32_t>(graph_->kernels.size()));
@@ -267,6 +269,8 @@ Kernel piece(const Kernel& whole, int64_t i, int64_t n, int64_t weight_bytes) {
   k.m = part(whole.m);
   k.flops = part(whole.flops);
   k.bytes = weight_bytes + part(whole.bytes - weight_bytes);
+  k.pieces = n;
+  k.whole_bytes = whole.bytes;
   return k;
 }
 
@@ -1017,9 +1021,22 @@ void StageBuilder::finish_step() {
     need(collective(CollectiveKind::all_reduce, GroupKind::world, 4, "gradient norm"));
   }
   if (dense + experts > 0 || !hands_on_) {
-    compute({{Kernel::Kind::elementwise, 0, (dense + experts) * per, 0, 0, 0}}, "optimizer");
+    Kernel update{Kernel::Kind::elementwise, 0, (dense + experts) * per, 0, 0, 0};
+    update.optimizer = true;
+    compute({update}, "optimizer");
   }
   flush();
+  if (t_.step_overhead > Time()) {
+    Op op;
+    op.kind = OpKind::metadata;
+    op.duration = t_.step_overhead;
+    op.stream = compute_stream_;
+    const uint32_t index = add(op, label("step overhead"));
+    if (last_compute_ != kNone) graph_->add_dependency(last_compute_, index);
+    for (const uint32_t before : pending_) graph_->add_dependency(before, index);
+    pending_.clear();
+    need(index);
+  }
 
   ready_.clear();
   if (t_.zero == 1 || t_.zero == 2) {

@@ -204,7 +204,7 @@ class StageBuilder {
   std::shared_ptr<OpGraph> graph_;
   StageProgram program_;
   std::map<std::string, uint32_t> streams_;
-  std::map<std::vector<std::array<int64_t, 9>>, uint32_t> kernel_runs_;
+  std::map<std::vector<std::array<int64_t, 18>>, uint32_t> kernel_runs_;
   uint32_t compute_stream_ = 0;
   Kernels open_;
   std::string open_name_;

@@ -150,6 +150,24 @@ const std::vector<ParamSpec>& training_params() {
        "whose defaults layout.order, gradients.bucket, gradients.primitive and gradients.copies "
        "take where they are auto",
        "A: 1.4 #45, 1.5 #62, #64, #90"},
+      {"software",
+       PT::text,
+       "none",
+       "",
+       "",
+       {},
+       "training software, a file of configs/software: factors that compute.model: fitted takes, "
+       "and values of keys that the scenario leaves out; none: no factor, no values",
+       "docs/workloads.md, software"},
+      {"step_overhead",
+       PT::time,
+       "0ns",
+       "0ns",
+       "1h",
+       {},
+       "what a step takes on every rank beside what is modelled: data loader, logging, gradient "
+       "clipping on the host",
+       "none without a measurement; the files of configs/software have fitted ones"},
       {"schedule.kind",
        PT::choice,
        "1f1b",
@@ -257,9 +275,18 @@ const std::vector<ParamSpec>& training_params() {
        "bf16",
        "",
        "",
-       {"bf16", "fp16", "fp8"},
-       "operands of matrix products; fp8: activations between layers stay bf16",
+       {"bf16", "fp16", "fp8", "mxfp8", "fp4"},
+       "operands of matrix products; fp8, mxfp8 (a scale per block) and fp4: activations between "
+       "layers stay bf16; fp4 operands are counted as a byte, scales included",
        "A: 1.4 #54, #55"},
+      {"precision.output",
+       PT::choice,
+       "auto",
+       "",
+       "",
+       {"auto", "bf16"},
+       "operands of the output layer; auto: as compute. Frameworks leave it in bf16 in fp8 recipes",
+       "A: 1.4 #54"},
       {"precision.gradients",
        PT::choice,
        "auto",
@@ -899,8 +926,15 @@ class Resolver {
   }
 
   void read_precision() {
-    const bool fp8 = p_.is_word("precision.compute", "fp8");
-    t_.gemm_bytes = fp8 ? 1 : 2;
+    using Precision = Kernel::Precision;
+    const std::string& compute = p_.text("precision.compute");
+    t_.gemm_precision = compute == "fp8"     ? Precision::fp8
+                        : compute == "mxfp8" ? Precision::fp8_blocks
+                        : compute == "fp4"   ? Precision::fp4
+                                             : Precision::half;
+    t_.gemm_bytes = t_.gemm_precision == Precision::half ? 2 : 1;
+    t_.output_precision =
+        p_.is_word("precision.output", "bf16") ? Precision::half : t_.gemm_precision;
     const std::string& gradients = p_.text("precision.gradients");
     t_.gradient_bytes = gradients == "auto"   ? (p_.is_word("precision.compute", "fp16") ? 2 : 4)
                         : gradients == "fp32" ? 4
@@ -908,6 +942,7 @@ class Resolver {
                                               : 1;
     t_.dispatch_bytes = p_.is_word("precision.dispatch", "fp8") ? 1 : 2;
     t_.optimizer_bytes = p_.bytes("precision.optimizer").count();
+    t_.step_overhead = p_.time("step_overhead");
   }
 
   void read_rest() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/errors.h"
+#include "sim/op_graph.h"
 #include "sim/params.h"
 #include "workload/generator/model_card.h"
 #include "workload/generator/schedule.h"
@@ -103,7 +104,10 @@ struct Training {
 
   // bytes per element
   int64_t activation_bytes = 2, parameter_bytes = 2, gradient_bytes = 4;
-  int64_t gemm_bytes = 2;        ///< operands of matrix products (fp8: 1)
+  int64_t gemm_bytes = 2;  ///< operands of matrix products (fp8, fp4: 1)
+  Kernel::Precision gemm_precision = Kernel::Precision::half;
+  Kernel::Precision output_precision = Kernel::Precision::half;  ///< of the output layer's products
+  Time step_overhead;            ///< host time per step outside of kernels
   int64_t dispatch_bytes = 2;    ///< of activations sent to experts
   int64_t optimizer_bytes = 12;  ///< per parameter: master copy and two moments
 

@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: MIT
+// Predictions beside published training runs: every row that can be expressed becomes a scenario
+// (compute: {model: fitted}, workload.software), is simulated, and its step time is set against the
+// measured one; of the others the reason is printed. docs/validation.md, "Published runs".
+//
+//   bench_published [--reference DIR] [--only TEXT] [--sources A,B] [--sample N] [--limit SECONDS]
+//                   [--budget SECONDS] [--cache FILE]... [--part K/N] [--rows] [--scenario ID]
+//                   [--export DIR --device CARD]
+//
+// A run is simulated with the fewest replicas that its layout needs and with two numbers of
+// micro-batches; more of them add in a line. The fabric is given the share of its nominal rates
+// that the fit found, kScaleUp and kNic. --sample takes so many rows in an order that depends on
+// ids alone. --cache reads and appends results (id, digest of scenario, card and software,
+// seconds), so that a run can be stopped and go on; the last file named is written. --budget stops
+// before a further row after so many seconds. --scenario prints the scenario of a row in full.
+// --export writes the rows of one device as scenarios and steps.csv for 'trainyard calibrate'.
+//
+// The table is not part of the repository: $TRAINYARD_SHARED/reference/published-runs, or
+// --reference. Last line: one JSON object; errors are those of rows whose source was not fitted.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tools/published/published_run.h"
+#include "tools/scenario/run.h"
+#include "tools/scenario/training_figures.h"
+
+namespace fs = std::filesystem;
+using namespace trainyard;
+
+namespace {
+
+// Share of the nominal rates of NVLink and NICs that collectives reach in training, fitted together
+// with the cards (docs/validation.md).
+constexpr double kScaleUp = 0.773, kNic = 0.887;
+
+struct Options {
+  std::string reference, only, scenario, folder, device;
+  std::set<std::string> sources;
+  size_t sample = 0;
+  double limit_s = 60, budget_s = 1e9;
+  std::vector<std::string> caches;
+  uint64_t part = 0, parts = 1;
+  bool rows = false;
+};
+
+struct Prediction {
+  const PublishedRun* run = nullptr;
+  double step_s = 0;  ///< 0: none
+  std::string why_not;
+  double memory_gib = 0;
+  [[nodiscard]] double error() const { return step_s / run->step_s - 1; }
+};
+
+uint64_t fnv(const std::string& text) {
+  uint64_t h = 14695981039346656037ULL;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return h;
+}
+
+std::string content(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+Scenario load(const std::string& yaml) {
+  static const std::string file =
+      (fs::temp_directory_path() / fmt::format("trainyard-published-{}.yaml", getpid())).string();
+  std::ofstream(file) << yaml;
+  Scenario s = load_scenario(file);
+  fs::remove(file);
+  return s;
+}
+
+/// Step time of the scenario. Throws UserError where it takes longer than `limit_s` to simulate.
+double simulate(const std::string& yaml, double limit_s) {
+  const Scenario s = load(yaml);
+  const auto start = std::chrono::steady_clock::now();
+  RunHooks hooks;
+  hooks.progress = [&](const RunProgress&) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() <
+           limit_s;
+  };
+  const Result r = run_scenario(s, hooks);
+  if (!r.complete) throw UserError("not simulated within " + fmt::format("{:.0f} s", limit_s));
+  return r.step_time.seconds();
+}
+
+/// What gradients that nothing hides take more with all replicas than with `dp` of them.
+double unhidden(const PublishedRun& r, int64_t dp) {
+  if (r.gradient_overlap || r.zero >= 2 || r.experts > 0) return 0;
+  const double gradient = r.precision == "fp16" ? 2 : 4;
+  const double bytes = r.dense_parameters() * (r.zero == 0 ? 2 * gradient : gradient + 2);
+  const int64_t inside = std::max<int64_t>(1, 8 / r.tp);
+  const double nvlink = r.scale_up_gbytes * 1e9 * kScaleUp;
+  const double nic = r.nic_gbits / 8 * 1e9 * kNic;
+  const auto time = [&](int64_t replicas) {
+    const auto n = static_cast<double>(replicas * r.cp);
+    const bool within = replicas * r.cp <= inside;
+    const double rate = within ? nvlink : std::min(nvlink, nic * static_cast<double>(inside));
+    return bytes * (n - 1) / n / rate;
+  };
+  return time(r.dp) - time(dp);
+}
+
+/// Replicas that are simulated, and micro-batches of the shorter of two runs.
+std::pair<int64_t, int64_t> shortened(const PublishedRun& r) {
+  const bool one = r.tp * r.cp * r.pp >= 256 && r.experts == 0 && r.zero < 2;
+  return {one ? 1 : fewest_replicas(r), r.schedule == "dualpipe" ? 2 * r.pp : r.pp};
+}
+
+double predict(const PublishedRun& r, double limit_s) {
+  const auto short_run = shortened(r);
+  const int64_t dp = short_run.first;
+  const int64_t few = short_run.second;
+  const std::string engine = engine_for(r);
+  const auto at = [&](int64_t microbatches) {
+    return simulate(scenario_of(r, dp, microbatches, engine, kScaleUp, kNic), limit_s);
+  };
+  double step = 0;
+  if (r.microbatches <= 2 * few) {
+    step = at(r.microbatches);
+  } else {
+    const double a = at(few);
+    const double b = at(2 * few);
+    step = a + static_cast<double>(r.microbatches - few) * (b - a) / static_cast<double>(few);
+  }
+  return step + unhidden(r, dp);
+}
+
+/// The rows of one device as 'trainyard calibrate' reads them.
+void write_steps(const Options& o, const std::vector<PublishedRun>& runs) {
+  fs::create_directories(o.folder);
+  std::ofstream csv(o.folder + "/steps.csv");
+  csv << "id,source,half,scenario,scenario_more,factor,added_s,time_s\n";
+  size_t rows = 0;
+  for (const PublishedRun& r : runs) {
+    if (!r.why_not.empty() || r.device != o.device) continue;
+    if (!o.sources.empty() && o.sources.count(r.source) == 0) continue;
+    const auto short_run = shortened(r);
+    const int64_t dp = short_run.first;
+    const int64_t few = short_run.second;
+    const auto write = [&](const std::string& name, int64_t microbatches) {
+      std::ofstream(o.folder + "/" + name)
+          << scenario_of(r, dp, microbatches, engine_for(r), kScaleUp, kNic);
+    };
+    const bool line = r.microbatches > 2 * few;
+    write(r.id + ".yaml", line ? few : r.microbatches);
+    if (line) write(r.id + "-more.yaml", 2 * few);
+    const auto more = static_cast<double>(r.microbatches - few) / static_cast<double>(few);
+    csv << fmt::format("{},{},{},{}.yaml,{},{},{:.6g},{:.6g}\n", r.id, r.source,
+                       fitted_source(r.source) ? "fit" : "held", r.id,
+                       line ? r.id + "-more.yaml" : "", line ? fmt::format("{:.9g}", more) : "",
+                       unhidden(r, dp), r.step_s);
+    ++rows;
+  }
+  fmt::print("{} steps of {} in {}/steps.csv\n", rows, o.device, o.folder);
+}
+
+/// Of the full layout, as the driver or, where the source prints that, the allocator counts.
+double memory_gib(const PublishedRun& r) {
+  const Scenario s = load(scenario_of(r, r.dp, r.microbatches, "analytic", 1, 1));
+  const std::string key = r.memory_of_tensors ? "memory_bytes" : "device_memory_bytes";
+  for (const TrainingFigure& f : planned_figures(*s.training, {})) {
+    if (f.key == key) return f.value / 1073741824.0;
+  }
+  return 0;
+}
+
+// ---- tables
+
+double percentile(std::vector<double> v, double p) {
+  if (v.empty()) return 0;
+  std::sort(v.begin(), v.end());
+  const double at = p * static_cast<double>(v.size() - 1);
+  const auto i = static_cast<size_t>(at);
+  const double more = i + 1 < v.size() ? v[i + 1] - v[i] : 0;
+  return v[i] + (at - static_cast<double>(i)) * more;
+}
+
+struct Errors {
+  std::vector<double> of;
+  void add(double e) { of.push_back(100 * e); }
+  [[nodiscard]] double size(double p) const {
+    std::vector<double> v;
+    for (const double e : of) v.push_back(std::abs(e));
+    return percentile(v, p);
+  }
+};
+
+void table(const char* title, const std::vector<Prediction>& all, bool held,
+           const std::function<std::string(const PublishedRun&)>& key) {
+  std::map<std::string, Errors> groups;
+  for (const Prediction& p : all) {
+    if (p.step_s > 0 && fitted_source(p.run->source) != held) groups[key(*p.run)].add(p.error());
+  }
+  fmt::print("\n{} ({})\n  {:<22} rows  median |error|  p90  bias, %\n", title,
+             held ? "held out" : "fitted half", "");
+  for (const auto& [name, e] : groups) {
+    fmt::print("  {:<22} {:>4}  {:>14.1f} {:>5.1f} {:>+5.1f}\n", name, e.of.size(), e.size(0.5),
+               e.size(0.9), percentile(e.of, 0.5));
+  }
+}
+
+std::string scale(const PublishedRun& r) {
+  constexpr int64_t kMost[] = {8, 64, 256, 1024, 4096};
+  for (const int64_t n : kMost) {
+    if (r.gpus <= n) return fmt::format("up to {:>5} GPUs", n);
+  }
+  return "more";
+}
+
+bool anchor(const PublishedRun& r) {
+  for (const char* name :
+       {"sc21t1-", "sc21t2-ptdp", "korth-gpt", "mtnlg", "megascale-175b-meg", "megascale-530b",
+        "llama3-405b", "deepseek-v3-g2048", "mlperf3", "mlperf4"}) {
+    if (r.id.rfind(name, 0) == 0) return true;
+  }
+  return false;
+}
+
+void reasons(const std::vector<PublishedRun>& runs, const std::vector<Prediction>& all) {
+  std::map<std::string, size_t> count;
+  for (const PublishedRun& r : runs) {
+    if (!r.why_not.empty()) ++count[r.why_not];
+  }
+  fmt::print("not expressible:\n");
+  for (const auto& [why, n] : count) fmt::print("  {:>4} {}\n", n, why);
+  count.clear();
+  for (const Prediction& p : all) {
+    if (!p.why_not.empty()) ++count[p.why_not];
+  }
+  if (count.empty()) return;
+  fmt::print("expressible, but not predicted:\n");
+  for (const auto& [why, n] : count) fmt::print("  {:>4} {}\n", n, why);
+}
+
+double ratio_table(const std::vector<Prediction>& all, bool held) {
+  std::vector<const PublishedRun*> runs;
+  std::vector<const Prediction*> of;
+  for (const Prediction& p : all) {
+    if (p.step_s <= 0 || fitted_source(p.run->source) == held) continue;
+    runs.push_back(p.run);
+    of.push_back(&p);
+  }
+  std::map<std::string, Errors> levers;
+  Errors together;
+  std::set<std::pair<size_t, size_t>> seen;
+  for (const PublishedPair& pair : published_pairs(runs)) {
+    const Prediction& a = *of[pair.a];
+    const Prediction& b = *of[pair.b];
+    const double e = (a.step_s / b.step_s) / (a.run->step_s / b.run->step_s) - 1;
+    levers[pair.lever].add(e);
+    if (seen.emplace(pair.a, pair.b).second) together.add(e);
+  }
+  fmt::print("\nratios when one knob changes ({})\n  {:<22} pairs  median |error|  p90, %\n",
+             held ? "held out" : "fitted half", "");
+  for (const auto& [name, e] : levers) {
+    fmt::print("  {:<22} {:>5}  {:>14.1f} {:>5.1f}\n", name, e.of.size(), e.size(0.5), e.size(0.9));
+  }
+  fmt::print("  {:<22} {:>5}  {:>14.1f} {:>5.1f}\n", "all", together.of.size(), together.size(0.5),
+             together.size(0.9));
+  return together.size(0.5);
+}
+
+std::string json_number(bool known, double x) {
+  return known ? fmt::format("{:.1f}", x) : "null";
+}
+
+void report(const Options& o, const std::vector<PublishedRun>& runs,
+            const std::vector<Prediction>& all) {
+  reasons(runs, all);
+  for (const bool held : {true, false}) {
+    table("by source", all, held, [](const PublishedRun& r) { return r.source; });
+    table("by device", all, held, [](const PublishedRun& r) { return r.gpu; });
+    table("by scale", all, held, scale);
+  }
+  table("by precision", all, true, [](const PublishedRun& r) { return r.precision; });
+  table("by kind", all, true,
+        [](const PublishedRun& r) { return r.experts > 0 ? "experts" : "dense"; });
+  table("by sharding", all, true,
+        [](const PublishedRun& r) { return "zero " + std::to_string(r.zero); });
+  const double ratio = ratio_table(all, true);
+  ratio_table(all, false);
+  fmt::print("\nanchors\n  {:<72} {:>9} {:>9} error, %\n", "", "measured", "predicted");
+  for (const Prediction& p : all) {
+    if (!anchor(*p.run)) continue;
+    const std::string half = fitted_source(p.run->source) ? "fitted" : "held out";
+    if (p.step_s > 0) {
+      fmt::print("  {:<72} {:>9.3f} {:>9.3f} {:>+5.1f} {}\n", p.run->id, p.run->step_s, p.step_s,
+                 100 * p.error(), half);
+    } else {
+      fmt::print("  {:<72} {:>9.3f} {}\n", p.run->id, p.run->step_s, p.why_not);
+    }
+  }
+  fmt::print("\noff by more than 25 %\n");
+  for (const Prediction& p : all) {
+    if (p.step_s <= 0 || std::abs(p.error()) <= 0.25) continue;
+    fmt::print("  {:>+6.1f} {:<8} {}\n", 100 * p.error(),
+               fitted_source(p.run->source) ? "fitted" : "held out", p.run->id);
+  }
+  if (o.rows) {
+    fmt::print("\nall rows\n");
+    for (const Prediction& p : all) {
+      if (p.step_s > 0) {
+        fmt::print("  {:>+6.1f} {}\n", 100 * p.error(), p.run->id);
+      } else {
+        fmt::print("       - {}: {}\n", p.run->id, p.why_not);
+      }
+    }
+  }
+
+  Errors held;
+  size_t predicted = 0;
+  for (const Prediction& p : all) {
+    if (p.step_s <= 0) continue;
+    ++predicted;
+    if (!fitted_source(p.run->source)) held.add(p.error());
+  }
+  Errors memory;
+  std::map<std::string, Errors> memory_by_source;
+  for (const Prediction& p : all) {
+    if (p.memory_gib <= 0) continue;
+    memory.add(p.memory_gib / p.run->memory_gib - 1);
+    memory_by_source[p.run->source].add(p.memory_gib / p.run->memory_gib - 1);
+  }
+  fmt::print("\nmemory per GPU\n  {:<22} rows  median |error|  p90  bias, %\n", "");
+  for (const auto& [name, e] : memory_by_source) {
+    fmt::print("  {:<22} {:>4}  {:>14.1f} {:>5.1f} {:>+5.1f}\n", name, e.of.size(), e.size(0.5),
+               e.size(0.9), percentile(e.of, 0.5));
+  }
+  fmt::print(
+      "\n{{\"rows\":{},\"predicted\":{},\"heldout\":{},\"heldout_median_error_pct\":{},"
+      "\"heldout_p90_error_pct\":{},\"ratio_median_error_pct\":{},\"memory_median_error_pct\":{}}}"
+      "\n",
+      runs.size(), predicted, held.of.size(), json_number(!held.of.empty(), held.size(0.5)),
+      json_number(!held.of.empty(), held.size(0.9)), json_number(!held.of.empty(), ratio),
+      json_number(!memory.of.empty(), memory.size(0.5)));
+}
+
+// ---- results of earlier runs
+
+std::string digest(const PublishedRun& r) {
+  return fmt::format("{:016x}", fnv(scenario_of(r, fewest_replicas(r), r.microbatches,
+                                                engine_for(r), kScaleUp, kNic) +
+                                    content(config_dir() + "/devices/" + r.device + ".yaml") +
+                                    content(config_dir() + "/software/" + r.software + ".yaml")));
+}
+
+std::map<std::string, double> read_caches(const std::vector<std::string>& files) {
+  std::map<std::string, double> out;  // "id,digest" -> seconds; below 0: not within the limit
+  for (const std::string& file : files) {
+    std::ifstream in(file);
+    for (std::string line; std::getline(in, line);) {
+      const size_t comma = line.rfind(',');
+      if (comma == std::string::npos) continue;
+      out[line.substr(0, comma)] = std::strtod(line.c_str() + comma + 1, nullptr);
+    }
+  }
+  return out;
+}
+
+int run(const Options& o) {
+  const std::string table_file = o.reference + "/runs.csv";
+  if (!fs::exists(table_file)) {
+    fmt::print("no table of published runs: set TRAINYARD_SHARED, or give --reference\n");
+    return 2;
+  }
+  const std::vector<PublishedRun> runs = read_published_runs(table_file);
+  if (!o.folder.empty()) {
+    write_steps(o, runs);
+    return 0;
+  }
+  std::vector<Prediction> all;
+  for (const PublishedRun& r : runs) {
+    if (!o.scenario.empty() && r.id == o.scenario) {
+      fmt::print("{}", r.why_not.empty()
+                           ? scenario_of(r, r.dp, r.microbatches, engine_for(r), kScaleUp, kNic)
+                           : "not expressible: " + r.why_not + "\n");
+      return 0;
+    }
+    if (!r.why_not.empty() || r.id.find(o.only) == std::string::npos) continue;
+    if (!o.sources.empty() && o.sources.count(r.source) == 0) continue;
+    all.push_back({});
+    all.back().run = &r;
+  }
+  if (!o.scenario.empty()) {
+    fmt::print("no row '{}'\n", o.scenario);
+    return 2;
+  }
+  // An order that says nothing about a row.
+  std::vector<Prediction*> order;
+  for (Prediction& p : all) order.push_back(&p);
+  std::sort(order.begin(), order.end(), [](const Prediction* a, const Prediction* b) {
+    return std::make_pair(fnv(a->run->id), a->run->id) <
+           std::make_pair(fnv(b->run->id), b->run->id);
+  });
+  std::map<std::string, double> known = read_caches(o.caches);
+  std::ofstream cache;
+  if (!o.caches.empty()) cache.open(o.caches.back(), std::ios::app);
+  const auto start = std::chrono::steady_clock::now();
+  const auto spent = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  size_t done = 0;
+  for (Prediction* p : order) {
+    if (o.sample > 0 && done == o.sample) {
+      p->why_not = "not among the sample";
+      continue;
+    }
+    ++done;
+    try {
+      if (p->run->memory_gib > 0) p->memory_gib = memory_gib(*p->run);
+      const std::string key = p->run->id + "," + digest(*p->run);
+      auto it = known.find(key);
+      if (it == known.end()) {
+        if (fnv(p->run->id) / 64 % o.parts != o.part || spent() > o.budget_s) {
+          p->why_not = "not run: --budget or --part";
+          continue;
+        }
+        double step = -1;
+        const double before = spent();
+        try {
+          step = predict(*p->run, o.limit_s);
+        } catch (const UserError& e) {
+          if (std::string(e.what()).find("not simulated within") == std::string::npos) throw;
+        }
+        it = known.emplace(key, step).first;
+        if (cache) cache << key << ',' << fmt::format("{:.9g}", step) << std::endl;
+        fmt::print(stderr, "{:>5.0f} s  {:<60} {:>6.1f} s  {:>+6.1f} %\n", spent(), p->run->id,
+                   spent() - before, step > 0 ? 100 * (step / p->run->step_s - 1) : 0);
+      }
+      if (it->second > 0) {
+        p->step_s = it->second;
+      } else {
+        p->why_not = "simulation not done within the limit of a row";
+      }
+    } catch (const std::exception& e) {
+      p->why_not = e.what();
+      fmt::print(stderr, "{}: {}\n", p->run->id, e.what());
+    }
+  }
+  report(o, runs, all);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options o;
+  if (const char* shared = std::getenv("TRAINYARD_SHARED"); shared != nullptr) {
+    o.reference = std::string(shared) + "/reference/published-runs";
+  }
+  for (int i = 1; i < argc; ++i) {
+    const std::string a = argv[i];
+    const std::string v = i + 1 < argc ? argv[i + 1] : "";
+    if (a == "--rows") {
+      o.rows = true;
+      continue;
+    }
+    ++i;
+    if (a == "--reference") {
+      o.reference = v;
+    } else if (a == "--only") {
+      o.only = v;
+    } else if (a == "--sources") {
+      std::stringstream in(v);
+      for (std::string s; std::getline(in, s, ',');) o.sources.insert(s);
+    } else if (a == "--sample") {
+      o.sample = std::strtoul(v.c_str(), nullptr, 10);
+    } else if (a == "--limit") {
+      o.limit_s = std::strtod(v.c_str(), nullptr);
+    } else if (a == "--budget") {
+      o.budget_s = std::strtod(v.c_str(), nullptr);
+    } else if (a == "--cache") {
+      o.caches.push_back(v);
+    } else if (a == "--export") {
+      o.folder = v;
+    } else if (a == "--device") {
+      o.device = v;
+    } else if (a == "--scenario") {
+      o.scenario = v;
+    } else if (a == "--part") {
+      o.part = std::strtoul(v.c_str(), nullptr, 10) - 1;
+      o.parts = std::max(1UL, std::strtoul(v.c_str() + v.find('/') + 1, nullptr, 10));
+    } else {
+      fmt::print(stderr, "unknown argument {}; see the head of published.cpp\n", a);
+      return 2;
+    }
+  }
+  return run(o);
+}
