@@ -125,8 +125,9 @@ TEST(PublishedRun, ReasonsAreGiven) {
   EXPECT_EQ(why({{"global_batch_seqs", "33"}}), "batch no multiple of dp x micro-batch");
   EXPECT_EQ(why({{"iteration_time_s", ""}}), "no time, throughput or FLOP rate");
   EXPECT_EQ(why({{"id", "zb-t6-14.6b-g24-m192-zb-2p"}}), "schedule zb-2p: not built yet");
-  EXPECT_EQ(why({{"id", "titan-x"}, {"recompute", "selective op"}}),
-            "recompute of single products: not built yet");
+  const PublishedRun r = one(with(kRow, {{"id", "titan-x"}, {"recompute", "selective op"}}));
+  EXPECT_EQ(r.recompute_share, 0.5);
+  EXPECT_NE(scenario_of(r, 2, 2, "flow", 1, 1).find("recompute_layers: 0.5"), std::string::npos);
 }
 
 TEST(PublishedRun, ReplicasAreReducedToWhatALayoutNeeds) {
@@ -179,7 +180,8 @@ TEST(PublishedRun, TheTableIsReadWhole) {
     held += fitted_source(r.source) ? 0 : 1;
     EXPECT_GT(r.step_s, 0) << r.id;
     EXPECT_NO_THROW((void)load_software(r.software, {})) << r.id;
-    EXPECT_NO_THROW((void)load(scenario_of(r, fewest_replicas(r), 2 * r.pp, engine_for(r), 0.77, 0.88)))
+    EXPECT_NO_THROW(
+        (void)load(scenario_of(r, fewest_replicas(r), 2 * r.pp, engine_for(r), 0.77, 0.88)))
         << r.id;
   }
   const auto fitted =

@@ -9,6 +9,7 @@
 
 #include "tests/workload/on_rails.h"
 #include "tests/workload/training_test_util.h"
+#include "workload/generator/flops.h"
 #include "workload/generator/grid.h"
 #include "workload/generator/memory.h"
 #include "workload/generator/volume.h"
@@ -218,6 +219,32 @@ TEST(Generator, TensorParallelVolume) {
     EXPECT_EQ(2 * (4 * per_layer + 2) * 2 * message * 3 / 4 + loss, sent(plain, Dimension::tensor));
     EXPECT_EQ(sent(plain, Dimension::tensor), sent(split, Dimension::tensor));
   }
+}
+
+TEST(Generator, AShareOfTheLayersIsComputedAgain) {
+  const ModelCard m = gpt(4, 1024, 16);
+  const auto calls = [&](const char* share) {
+    Settings s = with(kOneStage, {{"recompute", "full"}, {"recompute_layers", share}});
+    const Job job = generate_job(training(m, s), "j", 1).job;
+    return ops_of(job, 0,
+                  [](const Op& o, const Stream& st) {
+                    return o.kind == OpKind::collective && st.dimension == Dimension::tensor;
+                  })
+        .size();
+  };
+  // Four calls (gather and scatter of two blocks) of each layer and of both micro-batches.
+  EXPECT_EQ(calls("1") - calls("0.5"), 2U * 2 * 4);
+  EXPECT_EQ(calls("0.75") - calls("0.5"), 2U * 1 * 4);
+  const auto resolved = [&](const char* share) {
+    return training(m, with(kOneStage, {{"recompute", "full"}, {"recompute_layers", share}}));
+  };
+  const Training none = training(m, kOneStage);
+  const double model = step_flops(none).hardware;
+  EXPECT_NEAR(step_flops(resolved("0.5")).hardware - model,
+              (step_flops(resolved("1")).hardware - model) / 2, 1);
+  EXPECT_EQ(2 * stage_activations(resolved("0.5"), 0),
+            stage_activations(none, 0) + stage_activations(resolved("1"), 0));
+  EXPECT_THROW((void)training(m, with(kOneStage, {{"recompute_layers", "0.5"}})), UserError);
 }
 
 // What a rank has not kept it gathers again: before the gradient of the weights, beside that of the

@@ -533,9 +533,8 @@ void print_calibration(const Calibration& c, std::ostream& out) {
                      c.left_out_in_turn ? 0 : c.heldout.rows);
   out << fmt::format("{:<28} {:>9} {:>9} {:>9}\n", "constant", "before", "sigma", "fitted");
   for (const CalibratedParameter& p : c.parameters) {
-    out << fmt::format(
-        "{:<28} {:>9.4g} {:>9.2f} {:>9.4g}{}\n", p.name, p.prior, p.sigma, p.value,
-        std::abs(std::log(p.value / p.prior)) < 0.002 ? "  (no step says anything about it)" : "");
+    out << fmt::format("{:<28} {:>9.4g} {:>9.2f} {:>9.4g}{}\n", p.name, p.prior, p.sigma, p.value,
+                       std::abs(std::log(p.value / p.prior)) < 0.002 ? "  (hardly moved)" : "");
   }
   out << fmt::format("\n{:<44} {:>10} {:>8} {:>8}\n", "step", "measured s", "before", "after");
   std::map<std::string, std::vector<double>> by_source;

@@ -218,7 +218,7 @@ class Reader {
     if (has(z, "fsdp + dp")) r_.shard = std::min<int64_t>(r_.dp, has(r_.id, "5b") ? 8 : 128);
   }
 
-  std::string recompute() {
+  void recompute() {
     const std::string& r = text("recompute");
     r_.recompute = r == "full" ? "full" : starts(r, "selective") ? "selective" : "none";
     if (r_.family == "maxtext") r_.recompute = "selective";
@@ -229,15 +229,19 @@ class Reader {
       const std::string& notes = text("notes");
       const double mfu = number("mfu_pct");
       if (std::regex_search(notes, m, hfu) && mfu > 0 && std::stod(m[1]) > mfu) {
-        return "recompute of a share of the layers: not built yet";
+        // Forward again is a third of the model's FLOPs.
+        r_.recompute = "full";
+        r_.recompute_share = std::clamp(3 * (std::stod(m[1]) / mfu - 1), 0.001, 1.0);
+        assume("share of layers computed again, from HFU over MFU");
       }
     }
     if (r_.family == "titan" && has(r, "selective")) {
-      return "recompute of single products: not built yet";
+      r_.recompute = "full";
+      r_.recompute_share = 0.5;
+      assume("every second product computed again: as every second layer");
     }
     if (r_.recompute == "none" && !r.empty() && r != "none") assume("recompute left out: " + r);
     if (r.empty()) assume("no recompute");
-    return "";
   }
 
   /// Software of the row, as the prototype names it.
@@ -432,8 +436,8 @@ class Reader {
     }
     r_.precision = precision == "nvfp4" ? "fp4" : precision;
     frameworks();
+    recompute();
     why = refused();
-    if (why.empty()) why = recompute();
     if (why.empty()) why = schedule();
     if (why.empty()) why = experts();
     if (!why.empty()) return why;

@@ -37,6 +37,7 @@ struct PublishedRun {
   std::string schedule;   ///< of the generator
   std::string precision;  ///< likewise
   std::string recompute;
+  double recompute_share = 1;  ///< of the layers, with recompute full
   std::string context;
   bool scores = false;  ///< attention is not fused
   bool sequence_parallel = false, tensor_overlap = false, gradient_overlap = false;

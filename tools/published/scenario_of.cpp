@@ -111,7 +111,9 @@ std::string scenario_of(const PublishedRun& r, int64_t dp, int64_t microbatches,
   y += "  layout: {" + layout_block(r, dp) + "}\n  schedule: {kind: " + schedule + "}\n";
   y += fmt::format("  batch: {{global: {}, micro: {}, sequence: {}}}\n",
                    dp * r.micro_batch * microbatches, r.micro_batch, r.sequence);
-  y += "  recompute: " + r.recompute + "\n  precision: {compute: " + r.precision + "}\n";
+  y += "  recompute: " + r.recompute + "\n";
+  if (r.recompute_share < 1) y += fmt::format("  recompute_layers: {:.4g}\n", r.recompute_share);
+  y += "  precision: {compute: " + r.precision + "}\n";
   y += "  framework: " + r.framework + "\n";
   y += fmt::format("  attention: {}\n  causal: {}\n", r.scores ? "scores" : "flash", !r.scores);
   y += fmt::format("  gradients: {{overlap: {}}}\n", r.gradient_overlap || r.zero >= 2);

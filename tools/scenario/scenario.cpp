@@ -718,8 +718,8 @@ void read_workload(Block& root, const std::string& path, int64_t gpus, Scenario&
     return;
   }
   for (const char* key :
-       {"layout", "schedule", "batch", "recompute", "steps", "precision", "gradients", "experts",
-        "kernels", "dataset", "checkpoint", "software", "step_overhead"}) {
+       {"layout", "schedule", "batch", "recompute", "recompute_layers", "steps", "precision",
+        "gradients", "experts", "kernels", "dataset", "checkpoint", "software", "step_overhead"}) {
     if (b.take(key) != nullptr) {
       throw UserError(b.key_pos(key), b.full(key) + " describes a generated workload",
                       "add 'model: NAME', or remove it");

@@ -35,7 +35,16 @@ StepFlops step_flops(const Training& t) {
   out.parameters_only = tokens * 6 * (layers + head);
   out.all_parameters = tokens * (6 * static_cast<double>(m.active_parameters()) + attention);
   out.hardware = out.model;
-  if (t.recompute == Recompute::full) out.hardware += tokens * (2 * layers + attention / 3);
+  if (t.recompute == Recompute::full) {
+    double again = 0;
+    double count = 0;
+    for (int64_t l = 0; l < m.layers; ++l) {
+      if (!t.recomputes(l)) continue;
+      again += static_cast<double>(matmul_parameters(m, l));
+      count += 1;
+    }
+    out.hardware += tokens * (2 * again + attention / 3 * count / static_cast<double>(m.layers));
+  }
   if (t.recompute == Recompute::selective) out.hardware += tokens * attention / 3;
   return out;
 }

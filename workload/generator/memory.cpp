@@ -67,6 +67,7 @@ int64_t layer_activations(const Training& t, int64_t layer) {
       return layer_activations_whole(without, layer);
     }
     case Recompute::full:
+      if (!t.recomputes(layer)) return layer_activations_whole(t, layer);
       return t.activation_bytes * t.sequence_tokens() * t.model.hidden;
   }
   return 0;

@@ -757,7 +757,7 @@ void StageBuilder::backward(int64_t chunk, bool input, bool weight) {
         compute(w_.head.weight, "head");
       }
     } else {
-      if (input && t_.recompute == Recompute::full) {
+      if (input && t_.recomputes(unit - 1)) {
         place_.phase = 'R';
         forward_layer(unit - 1);
         place_.phase = 'B';

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <sstream>
@@ -252,6 +253,16 @@ const std::vector<ParamSpec>& training_params() {
        {"none", "selective", "full"},
        "what the backward pass computes again instead of keeping it",
        "A:F24, A:F26"},
+      {"recompute_layers",
+       PT::real,
+       "1",
+       "0.001",
+       "1",
+       {},
+       "recompute full: share of the layers that are computed again, spread evenly, to a "
+       "thousandth",
+       "Megatron-LM --recompute-num-layers; selective checkpointing of blocks in fms and "
+       "torchtitan"},
       {"steps", PT::integer, "1", "1", "1000", {}, "training steps", "DESIGN 9.1"},
       {"causal",
        PT::boolean,
@@ -949,6 +960,12 @@ class Resolver {
     t_.recompute = p_.is_word("recompute", "none")        ? Recompute::none
                    : p_.is_word("recompute", "selective") ? Recompute::selective
                                                           : Recompute::full;
+    t_.recompute_milli = std::llround(1000 * p_.real("recompute_layers"));
+    if (t_.recompute != Recompute::full && t_.recompute_milli != 1000) {
+      fail("recompute_layers",
+           "recompute_layers is about recompute: full, this is " + p_.text("recompute"),
+           "remove it, or use recompute: full");
+    }
     if (!automatic("batch.document")) {
       t_.document = std::min(t_.sequence, p_.integer("batch.document"));
     } else if (p_.real("batch.document_sigma") > 0 || p_.is_word("batch.balance", "greedy")) {

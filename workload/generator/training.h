@@ -99,6 +99,12 @@ struct Training {
   double document_sigma = 0;  ///< of its logarithm
   bool balance_sequences = false;
   Recompute recompute = Recompute::none;
+  int64_t recompute_milli = 1000;  ///< full: thousandths of the layers, spread evenly
+  /// Whether a layer is computed again as a whole in the backward pass.
+  [[nodiscard]] bool recomputes(int64_t layer) const {
+    return recompute == Recompute::full &&
+           (layer + 1) * recompute_milli / 1000 > layer * recompute_milli / 1000;
+  }
   bool causal = true;
   bool stored_scores = false;  ///< the square of attention goes through memory and is kept
 
