@@ -9,16 +9,16 @@
 //
 // A run is simulated with the fewest replicas that its layout needs and with two numbers of
 // micro-batches; more of them add in a line. The fabric is given the share of its nominal rates
-// that the fit found, kScaleUp and kNic. --sample takes so many rows in an order that depends on
-// ids alone. --cache reads and appends results (id, digest of scenario, card and software,
-// seconds), so that a run can be stopped and go on; the last file named is written. --budget stops
-// before a further row after so many seconds. --scenario prints the scenario of a row in full.
+// that the fit found (tools/published/predict.h). --sample takes so many rows in an order that
+// depends on ids alone. --cache reads and appends results (id, digest of scenario, card and
+// software, seconds), so that a run can be stopped and go on; the last file named is written.
+// --budget stops before a further row after so many seconds. --scenario prints the scenario of a
+// row in full.
 // --export writes the rows of one device as scenarios and steps.csv for 'trainyard calibrate'.
 //
 // The table is not part of the repository: $TRAINYARD_SHARED/reference/published-runs, or
 // --reference. Last line: one JSON object; errors are those of rows whose source was not fitted.
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -33,18 +33,12 @@
 #include <string>
 #include <vector>
 
-#include "tools/published/published_run.h"
-#include "tools/scenario/run.h"
-#include "tools/scenario/training_figures.h"
+#include "tools/published/predict.h"
 
 namespace fs = std::filesystem;
 using namespace trainyard;
 
 namespace {
-
-// Share of the nominal rates of NVLink and NICs that collectives reach in training, fitted together
-// with the cards (docs/validation.md).
-constexpr double kScaleUp = 0.773, kNic = 0.887;
 
 struct Options {
   std::string reference, only, scenario, folder, device;
@@ -77,71 +71,6 @@ std::string content(const std::string& path) {
   return out.str();
 }
 
-Scenario load(const std::string& yaml) {
-  static const std::string file =
-      (fs::temp_directory_path() / fmt::format("trainyard-published-{}.yaml", getpid())).string();
-  std::ofstream(file) << yaml;
-  Scenario s = load_scenario(file);
-  fs::remove(file);
-  return s;
-}
-
-/// Step time of the scenario. Throws UserError where it takes longer than `limit_s` to simulate.
-double simulate(const std::string& yaml, double limit_s) {
-  const Scenario s = load(yaml);
-  const auto start = std::chrono::steady_clock::now();
-  RunHooks hooks;
-  hooks.progress = [&](const RunProgress&) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() <
-           limit_s;
-  };
-  const Result r = run_scenario(s, hooks);
-  if (!r.complete) throw UserError("not simulated within " + fmt::format("{:.0f} s", limit_s));
-  return r.step_time.seconds();
-}
-
-/// What gradients that nothing hides take more with all replicas than with `dp` of them.
-double unhidden(const PublishedRun& r, int64_t dp) {
-  if (r.gradient_overlap || r.zero >= 2 || r.experts > 0) return 0;
-  const double gradient = r.precision == "fp16" ? 2 : 4;
-  const double bytes = r.dense_parameters() * (r.zero == 0 ? 2 * gradient : gradient + 2);
-  const int64_t inside = std::max<int64_t>(1, 8 / r.tp);
-  const double nvlink = r.scale_up_gbytes * 1e9 * kScaleUp;
-  const double nic = r.nic_gbits / 8 * 1e9 * kNic;
-  const auto time = [&](int64_t replicas) {
-    const auto n = static_cast<double>(replicas * r.cp);
-    const bool within = replicas * r.cp <= inside;
-    const double rate = within ? nvlink : std::min(nvlink, nic * static_cast<double>(inside));
-    return bytes * (n - 1) / n / rate;
-  };
-  return time(r.dp) - time(dp);
-}
-
-/// Replicas that are simulated, and micro-batches of the shorter of two runs.
-std::pair<int64_t, int64_t> shortened(const PublishedRun& r) {
-  const bool one = r.tp * r.cp * r.pp >= 256 && r.experts == 0 && r.zero < 2;
-  return {one ? 1 : fewest_replicas(r), r.schedule == "dualpipe" ? 2 * r.pp : r.pp};
-}
-
-double predict(const PublishedRun& r, double limit_s) {
-  const auto short_run = shortened(r);
-  const int64_t dp = short_run.first;
-  const int64_t few = short_run.second;
-  const std::string engine = engine_for(r);
-  const auto at = [&](int64_t microbatches) {
-    return simulate(scenario_of(r, dp, microbatches, engine, kScaleUp, kNic), limit_s);
-  };
-  double step = 0;
-  if (r.microbatches <= 2 * few) {
-    step = at(r.microbatches);
-  } else {
-    const double a = at(few);
-    const double b = at(2 * few);
-    step = a + static_cast<double>(r.microbatches - few) * (b - a) / static_cast<double>(few);
-  }
-  return step + unhidden(r, dp);
-}
-
 /// The rows of one device as 'trainyard calibrate' reads them.
 void write_steps(const Options& o, const std::vector<PublishedRun>& runs) {
   fs::create_directories(o.folder);
@@ -151,34 +80,24 @@ void write_steps(const Options& o, const std::vector<PublishedRun>& runs) {
   for (const PublishedRun& r : runs) {
     if (!r.why_not.empty() || r.device != o.device) continue;
     if (!o.sources.empty() && o.sources.count(r.source) == 0) continue;
-    const auto short_run = shortened(r);
-    const int64_t dp = short_run.first;
-    const int64_t few = short_run.second;
+    const ShortRuns runs_of = short_runs(r);
+    const int64_t dp = runs_of.replicas;
+    const int64_t few = runs_of.few;
+    const bool line = runs_of.line;
     const auto write = [&](const std::string& name, int64_t microbatches) {
       std::ofstream(o.folder + "/" + name)
-          << scenario_of(r, dp, microbatches, engine_for(r), kScaleUp, kNic);
+          << scenario_of(r, dp, microbatches, engine_for(r), kScaleUpShare, kNicShare);
     };
-    const bool line = r.microbatches > 2 * few;
     write(r.id + ".yaml", line ? few : r.microbatches);
     if (line) write(r.id + "-more.yaml", 2 * few);
     const auto more = static_cast<double>(r.microbatches - few) / static_cast<double>(few);
     csv << fmt::format("{},{},{},{}.yaml,{},{},{:.6g},{:.6g}\n", r.id, r.source,
                        fitted_source(r.source) ? "fit" : "held", r.id,
                        line ? r.id + "-more.yaml" : "", line ? fmt::format("{:.9g}", more) : "",
-                       unhidden(r, dp), r.step_s);
+                       unhidden_gradients(r, dp), r.step_s);
     ++rows;
   }
   fmt::print("{} steps of {} in {}/steps.csv\n", rows, o.device, o.folder);
-}
-
-/// Of the full layout, as the driver or, where the source prints that, the allocator counts.
-double memory_gib(const PublishedRun& r) {
-  const Scenario s = load(scenario_of(r, r.dp, r.microbatches, "analytic", 1, 1));
-  const std::string key = r.memory_of_tensors ? "memory_bytes" : "device_memory_bytes";
-  for (const TrainingFigure& f : planned_figures(*s.training, {})) {
-    if (f.key == key) return f.value / 1073741824.0;
-  }
-  return 0;
 }
 
 // ---- tables
@@ -356,7 +275,7 @@ void report(const Options& o, const std::vector<PublishedRun>& runs,
 
 std::string digest(const PublishedRun& r) {
   return fmt::format("{:016x}", fnv(scenario_of(r, fewest_replicas(r), r.microbatches,
-                                                engine_for(r), kScaleUp, kNic) +
+                                                engine_for(r), kScaleUpShare, kNicShare) +
                                     content(config_dir() + "/devices/" + r.device + ".yaml") +
                                     content(config_dir() + "/software/" + r.software + ".yaml")));
 }
@@ -388,9 +307,9 @@ int run(const Options& o) {
   std::vector<Prediction> all;
   for (const PublishedRun& r : runs) {
     if (!o.scenario.empty() && r.id == o.scenario) {
-      fmt::print("{}", r.why_not.empty()
-                           ? scenario_of(r, r.dp, r.microbatches, engine_for(r), kScaleUp, kNic)
-                           : "not expressible: " + r.why_not + "\n");
+      fmt::print("{}", r.why_not.empty() ? scenario_of(r, r.dp, r.microbatches, engine_for(r),
+                                                       kScaleUpShare, kNicShare)
+                                         : "not expressible: " + r.why_not + "\n");
       return 0;
     }
     if (!r.why_not.empty() || r.id.find(o.only) == std::string::npos) continue;
@@ -424,7 +343,7 @@ int run(const Options& o) {
     }
     ++done;
     try {
-      if (p->run->memory_gib > 0) p->memory_gib = memory_gib(*p->run);
+      if (p->run->memory_gib > 0) p->memory_gib = predict_memory(*p->run);
       const std::string key = p->run->id + "," + digest(*p->run);
       auto it = known.find(key);
       if (it == known.end()) {
@@ -432,13 +351,8 @@ int run(const Options& o) {
           p->why_not = "not run: --budget or --part";
           continue;
         }
-        double step = -1;
         const double before = spent();
-        try {
-          step = predict(*p->run, o.limit_s);
-        } catch (const UserError& e) {
-          if (std::string(e.what()).find("not simulated within") == std::string::npos) throw;
-        }
+        const double step = predict_step(*p->run, o.limit_s).value_or(-1);
         it = known.emplace(key, step).first;
         if (cache) cache << key << ',' << fmt::format("{:.9g}", step) << std::endl;
         fmt::print(stderr, "{:>5.0f} s  {:<60} {:>6.1f} s  {:>+6.1f} %\n", spent(), p->run->id,
