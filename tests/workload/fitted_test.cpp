@@ -70,10 +70,10 @@ TEST(Fitted, GroupsShareOutTheRowsOrTheInnerDimension) {
 }
 
 TEST(Fitted, APieceIsItsPartOfTheWholeProduct) {
-  Kernel piece = gemm(250, 1000, 1000, 40);
+  Kernel piece = gemm(250, 1000, 1000, 20'000'000);
   piece.pieces = 4;
-  piece.whole_bytes = 100;
-  EXPECT_NEAR(us(piece), us(gemm(1000, 1000, 1000, 100)) / 4, 1e-9);
+  piece.whole_bytes = 50'000'000;
+  EXPECT_NEAR(us(piece), us(gemm(1000, 1000, 1000, 50'000'000)) / 4, 1e-9);
 }
 
 TEST(Fitted, AttentionByHeadsQueriesDirectionAndSoftware) {
