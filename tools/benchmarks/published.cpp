@@ -204,6 +204,7 @@ void report(const Options& o, const std::vector<PublishedRun>& runs,
             const std::vector<Prediction>& all) {
   reasons(runs, all);
   for (const bool held : {true, false}) {
+    table("together", all, held, [](const PublishedRun&) { return std::string("all"); });
     table("by source", all, held, [](const PublishedRun& r) { return r.source; });
     table("by device", all, held, [](const PublishedRun& r) { return r.gpu; });
     table("by scale", all, held, scale);
