@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -150,6 +151,39 @@ TEST_F(Calibrate, ACardWithoutAFitBeginsWithThePriors) {
   std::ostringstream shown;
   print_calibration(c, shown);
   EXPECT_NE(shown.str().find("one step says nothing about the error on others"), std::string::npos);
+}
+
+TEST_F(Calibrate, TheCommandPrintsABlockThatACardTakes) {
+  const std::string file = scenario("a.yaml", 4096, 2048);
+  const double t = truth(file, load_device("h100-sxm", {}).fit);
+  csv("scenario,time_s,source\na.yaml," + std::to_string(1.1 * t) + ",mine\na.yaml," +
+      std::to_string(1.2 * t) + ",theirs\n");
+  const auto run = [&](const std::string& arguments) {
+    const std::string log = (folder_ / "log").string();
+    const int status = std::system((std::string(TRAINYARD_BINARY_DIR) + "/trainyard calibrate " +
+                                    arguments + " > " + log + " 2>&1")
+                                       .c_str());
+    std::ifstream in(log);
+    std::stringstream text;
+    text << in.rdbuf();
+    return std::make_pair(WEXITSTATUS(status), text.str());
+  };
+  // A folder of presets with the card that it writes.
+  const fs::path presets = folder_ / "configs";
+  fs::copy(fs::path(TRAINYARD_SOURCE_DIR) / "configs", presets, fs::copy_options::recursive);
+  const auto [status, text] = run(options_.csv + " --device h100-sxm --heldout theirs --out " +
+                                  (presets / "devices" / "mine.yaml").string());
+  EXPECT_EQ(status, 0) << text;
+  EXPECT_NE(text.find("1 steps fitted, 1 held out"), std::string::npos) << text;
+  EXPECT_NE(text.find("fit:"), std::string::npos) << text;
+  setenv("TRAINYARD_CONFIGS", presets.c_str(), 1);
+  const DeviceCard card = load_device("mine", {});
+  unsetenv("TRAINYARD_CONFIGS");
+  EXPECT_EQ(card.fit.rows, 1);
+  EXPECT_EQ(card.fit.heldout_rows, 1);
+  EXPECT_LT(card.fit.gemm_half, load_device("h100-sxm", {}).fit.gemm_half);
+  EXPECT_EQ(run(options_.csv + " --device a100-sxm").first, 2);
+  EXPECT_EQ(run("nowhere.csv").first, 2);
 }
 
 TEST_F(Calibrate, MistakesAreNamed) {
