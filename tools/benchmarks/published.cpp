@@ -5,7 +5,7 @@
 //
 //   bench_published [--reference DIR] [--only TEXT] [--sources A,B] [--sample N] [--limit SECONDS]
 //                   [--budget SECONDS] [--cache FILE]... [--part K/N] [--rows] [--scenario ID]
-//                   [--export DIR --device CARD]
+//                   [--export DIR --device CARD] [--picture FILE]
 //
 // A run is simulated with the fewest replicas that its layout needs and with two numbers of
 // micro-batches; more of them add in a line. The fabric is given the share of its nominal rates
@@ -14,6 +14,7 @@
 // software, seconds), so that a run can be stopped and go on; the last file named is written.
 // --budget stops before a further row after so many seconds. --scenario prints the scenario of a
 // row in full.
+// --picture draws predicted over measured time by the number of GPUs as SVG.
 // --export writes the rows of one device as scenarios and steps.csv for 'trainyard calibrate'.
 //
 // The table is not part of the repository: $TRAINYARD_SHARED/reference/published-runs, or
@@ -41,7 +42,7 @@ using namespace trainyard;
 namespace {
 
 struct Options {
-  std::string reference, only, scenario, folder, device;
+  std::string reference, only, scenario, folder, device, picture;
   std::set<std::string> sources;
   size_t sample = 0;
   double limit_s = 60, budget_s = 1e9;
@@ -272,6 +273,54 @@ void report(const Options& o, const std::vector<PublishedRun>& runs,
       json_number(!memory.of.empty(), memory.size(0.5)));
 }
 
+/// Predicted over measured time against the number of GPUs, both as logarithms.
+void draw(const std::string& file, const std::vector<Prediction>& all) {
+  constexpr double kWidth = 760, kHeight = 420, kLeft = 60, kRight = 20, kTop = 30, kBottom = 50;
+  constexpr double kMostGpus = 20000, kLeast = 0.3, kMost = 2;
+  const auto x = [&](double gpus) {
+    return kLeft + (kWidth - kLeft - kRight) * std::log(gpus) / std::log(kMostGpus);
+  };
+  const auto y = [&](double ratio) {
+    const double r = std::clamp(ratio, kLeast, kMost);
+    return kHeight - kBottom -
+           (kHeight - kTop - kBottom) * std::log(r / kLeast) / std::log(kMost / kLeast);
+  };
+  std::ofstream out(file);
+  out << fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+      "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0:.0f}\" "
+      "height=\"{1:.0f}\" fill=\"white\"/>\n",
+      kWidth, kHeight);
+  out << fmt::format(
+      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
+      "fill=\"#eef3f8\"/>\n",
+      kLeft, y(1.25), kWidth - kLeft - kRight, y(0.75) - y(1.25));
+  for (const double r : {0.3, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0}) {
+    out << fmt::format(
+        "<line x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" "
+        "stroke=\"{4}\"/>\n<text x=\"{3:.1f}\" y=\"{5:.1f}\" text-anchor=\"end\">{6:.2f}"
+        "</text>\n",
+        kLeft, kWidth - kRight, y(r), kLeft - 6, r == 1 ? "#444444" : "#d0d0d0", y(r) + 4, r);
+  }
+  for (const int gpus : {1, 8, 64, 512, 4096, 16384}) {
+    out << fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
+                       x(gpus), kHeight - kBottom + 18, gpus);
+  }
+  for (const bool held : {false, true}) {
+    for (const Prediction& p : all) {
+      if (p.step_s <= 0 || fitted_source(p.run->source) == held) continue;
+      out << fmt::format(
+          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\" fill-opacity=\"0.55\"/>\n",
+          x(static_cast<double>(p.run->gpus)), y(1 + p.error()), held ? "#c1440e" : "#4a7fb5");
+    }
+  }
+  out << fmt::format(
+      "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">GPUs</text>\n<text x=\"{:.1f}\" "
+      "y=\"18\">predicted over measured step time; <tspan fill=\"#c1440e\">held-out sources"
+      "</tspan>, <tspan fill=\"#4a7fb5\">fitted half</tspan>; band: within 25 %</text>\n</svg>\n",
+      (kLeft + kWidth - kRight) / 2, kHeight - 10, kLeft);
+}
+
 // ---- results of earlier runs
 
 std::string digest(const PublishedRun& r) {
@@ -369,6 +418,7 @@ int run(const Options& o) {
       fmt::print(stderr, "{}: {}\n", p->run->id, e.what());
     }
   }
+  if (!o.picture.empty()) draw(o.picture, all);
   report(o, runs, all);
   return 0;
 }
@@ -407,6 +457,8 @@ int main(int argc, char** argv) {
       o.folder = v;
     } else if (a == "--device") {
       o.device = v;
+    } else if (a == "--picture") {
+      o.picture = v;
     } else if (a == "--scenario") {
       o.scenario = v;
     } else if (a == "--part") {
