@@ -34,7 +34,9 @@ namespace {
 /// and a chunk leaves when the one before it has come in.
 struct Rings {
   std::vector<std::vector<uint32_t>> members;
-  int64_t chunk = 0;
+  std::vector<int64_t> chunks;  ///< bytes, by ring
+  std::vector<Time> starts;     ///< by ring
+  bool halves = true;           ///< reduce-scatter and all-gather; else the first alone
 };
 
 struct Case {
@@ -63,13 +65,13 @@ void run_rings(Fabric& fabric, const Rings& rings) {
     Transfer t;
     t.src = m[at];
     t.dst = m[(at + 1) % m.size()];
-    t.size = Bytes(rings.chunk);
+    t.size = Bytes(rings.chunks[ring]);
     t.channel = static_cast<uint32_t>(ring);
     roles.push_back({ring, at, step});
     fabric.start(t, when);
   };
   for (size_t r = 0; r < rings.members.size(); ++r) {
-    for (size_t i = 0; i < rings.members[r].size(); ++i) send(r, i, 0, Time());
+    for (size_t i = 0; i < rings.members[r].size(); ++i) send(r, i, 0, rings.starts[r]);
   }
   std::vector<Completion> done;
   while (fabric.outstanding() > 0) {
@@ -79,7 +81,7 @@ void run_rings(Fabric& fabric, const Rings& rings) {
       if (c.what != Completion::What::delivered) continue;
       const Role role = roles[c.id];
       const size_t n = rings.members[role.ring].size();
-      if (role.step + 1 < 2 * (n - 1)) send(role.ring, (role.at + 1) % n, role.step + 1, c.at);
+      if (role.step + 1 < (rings.halves ? 2 : 1) * (n - 1)) send(role.ring, (role.at + 1) % n, role.step + 1, c.at);
     }
   }
 }
@@ -108,7 +110,7 @@ Figures run(const Case& c, const Topology& topology, const PacketConfig& config,
   else
     fabric = std::make_unique<PacketFabric>(topology, config);
   const auto began = std::chrono::steady_clock::now();
-  if (c.rings.chunk > 0)
+  if (!c.rings.chunks.empty())
     run_rings(*fabric, c.rings);
   else
     run_flows(*fabric, flows);
@@ -209,13 +211,36 @@ std::vector<Case> all_cases(const fs::path& reference) {
       c.rings.members[0].push_back(i % 4 * 8 + i / 4);
       c.rings.members[1].push_back(i % 4 * 8 + 4 + i / 4);
     }
-    c.rings.chunk = chunk;
+    c.rings.chunks.assign(2, chunk);
+    c.rings.starts.resize(2);
     cases.push_back(std::move(c));
   };
   rings("two rings, 1 MB chunks, 100G", 1'000'000, "100Gbps");
   rings("two rings, 4 MB chunks, 100G", 4'000'000, "100Gbps");
   rings("two rings, 1 MB chunks, 400G", 1'000'000, "400Gbps");
   rings("two rings, 4 MB chunks, 400G", 4'000'000, "400Gbps");
+  // Each of four leaves has one link up, on which a flow of either ring goes; so has dense (c).
+  const auto uplinks = [&](const std::string& name, std::vector<int64_t> chunks, Time later) {
+    Case c{name,
+           plain,
+           {"cluster={nodes: 64, gpus_per_node: 1}",
+            "fabric.topology={kind: leaf-spine, leaf_radix: 17, oversubscription: 16, scale_up: "
+            "{kind: none}, nic: {rate: 400Gbps}}",
+            "fabric.transport={preset: rocev2}", "traffic=[{pattern: permutation, size: 1MB}]"},
+           {},
+           true,
+           "ring"};
+    for (uint32_t r = 0; r < 2; ++r) {
+      c.rings.members.emplace_back();
+      for (uint32_t i = 0; i < 32; ++i) c.rings.members[r].push_back(2 * i + r);
+      c.rings.starts.push_back(r == 0 ? Time() : later);
+    }
+    c.rings.chunks = std::move(chunks);
+    c.rings.halves = false;
+    cases.push_back(std::move(c));
+  };
+  uplinks("one uplink, 7.5 and 6.4 MB", {7'474'624, 6'427'072}, Time::us(304));
+  uplinks("one uplink, 6.4 MB", {6'427'072, 6'427'072}, Time());
   return cases;
 }
 
