@@ -86,6 +86,9 @@ void SteppedFabric::run_instant() {
       case kAcknowledged:
         on_acknowledged(index);
         break;
+      case kAcksLeave:
+        on_acks_leave(index);
+        break;
       case kRest:
         break;
     }
