@@ -417,11 +417,10 @@ void SteppedFabric::tell_acks(uint32_t ri) {
 }
 
 bool SteppedFabric::tells(const Port& p, AckHop& h) const {
-  const auto out =
-      config_.ack_in_data_class
-          ? static_cast<int64_t>(static_cast<Wide>(h.head) * static_cast<int64_t>(p.scale_q16) >>
-                                 16)
-          : h.head;
+  const auto out = config_.ack_in_data_class
+                       ? static_cast<int64_t>(
+                             static_cast<Wide>(h.head) * static_cast<int64_t>(p.scale_q16) >> 16)
+                       : h.head;
   const int64_t off = out > h.out ? out - h.out : h.out - out;
   if (off == 0 || (out != 0 && off <= h.out >> kTellAcksShift)) return false;
   h.out = out;
@@ -534,10 +533,9 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi, bool next) {
     const int64_t decision = next_cut(q, at);
     const Wide gain = std::max<Wide>(1, static_cast<Wide>(hazards_[bin]) * out);
     // What waits on the way grows or drains meanwhile: news is spread out, or comes all at once.
-    const int64_t spread =
-        std::clamp(back_at_sender(q, at_receiver(hi, now_ + begins + cut), false) - to_sender -
-                       begins,
-                   cut >> 6, cut << 6);
+    const int64_t spread = std::clamp(
+        back_at_sender(q, at_receiver(hi, now_ + begins + cut), false) - to_sender - begins,
+        cut >> 6, cut << 6);
     const int64_t from = begins;
     const auto heard_at = [&](int64_t begin) {
       return to_sender + from +
