@@ -128,6 +128,12 @@ class SteppedFabric final : public Fabric {
   static constexpr int64_t kPsPerSecond = 1'000'000'000'000;
   static constexpr int kBins = 256;       // of a marking band
   static constexpr int kQueueShift = 20;  // queues count in 2^20 x 1e-12 bit
+  // Turns that queue pairs take at their NIC: of so many at most, rates that move by 2^-10 or more,
+  // rates from a 2^-4 of the line on; packets of each until the pattern has settled, those counted
+  // then, and of all of them at most.
+  static constexpr size_t kTurns = 4;
+  static constexpr int kRateShift = 10, kRareShift = 4;
+  static constexpr int kSettled = 3, kCounted = 12, kMostTurns = 320;
 
   enum Kind : uint32_t {
     kStart,
@@ -275,7 +281,7 @@ class SteppedFabric final : public Fabric {
     std::vector<uint32_t> active;  // queue pairs with something to send
     int64_t line = 0, acks = 0, wanted = 0;
     int64_t shared_acks = 0;  // as in the last division
-    bool full = false;
+    bool full = false, turns = false;  // then
   };
 
   struct QueuePair {
@@ -358,6 +364,7 @@ class SteppedFabric final : public Fabric {
   void set_rate(uint32_t qp, int64_t rate, bool next_packet);
   void send_front(uint32_t qp, int64_t at, int64_t rate);
   void share(uint32_t nic, uint32_t changed);
+  void take_turns(std::vector<std::pair<int64_t, uint32_t>>& levels, int64_t line) const;
   [[nodiscard]] int64_t allowed(const QueuePair& q) const;
   void want(uint32_t qp);
   void arm_increase(uint32_t qp, int64_t at);

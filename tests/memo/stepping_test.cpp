@@ -325,6 +325,25 @@ TEST(Stepped, NewsOfMarksComesAsDenseAsWithPackets) {
   }
 }
 
+// A packet that is due waits for the one that its NIC is sending, and the next is due an interval
+// later: what a paced queue pair gets beside one at line rate is less than its rate.
+TEST(Stepped, QueuePairsTakeTurnsAtTheirNic) {
+  const Topology t = star(5, Rate::gbps(400), Time::ns(500));
+  const std::vector<Flow> flows = {{0, 3, 60'000'000, {}, 0},
+                                   {1, 3, 8'000'000, {}, 0},
+                                   {2, 3, 4'000'000, {}, 0},
+                                   {0, 4, 60'000'000, {}, 0}};
+  double p = 0, s = 0;
+  for (int seed = 1; seed <= 400; ++seed) {
+    const PacketConfig config = both_ways("dcqcn", "data", "64B", seed);
+    const Ran stepped = run<SteppedFabric>(t, config, flows);
+    ASSERT_TRUE(stepped.declined.empty()) << stepped.declined;
+    p += run<PacketFabric>(t, config, flows).records[3].delivered.micros();
+    s += stepped.records[3].delivered.micros();
+  }
+  EXPECT_NEAR(s / p, 1, 0.02);
+}
+
 // Orders that cut at once, CNP packets, a byte counter.
 TEST(Stepped, ThePublishedOrderAgreesWithPackets) {
   double p = 0;
