@@ -93,8 +93,8 @@ class CollectiveAlgorithm {
   /// Payload bytes that one member sends, the mean where members differ: the closed form that the
   /// run must match.
   [[nodiscard]] virtual int64_t sent_per_member(const CollectiveRequest& request) const = 0;
-  /// Software time: no member is through earlier than this after the last one arrived.
-  [[nodiscard]] virtual Time floor(const CollectiveRequest& /*request*/) const { return {}; }
+  /// Software time: what a member sends and receives begins so long after it came.
+  [[nodiscard]] virtual Time delay(const CollectiveRequest& /*request*/) const { return {}; }
 };
 
 /// Factory of category "collective", from the `collectives` block of a scenario.

@@ -52,6 +52,7 @@ struct DeviceCard {
   double special_tops = 0;   ///< results of special functions (exp2, ...), 1e12 per second
   int64_t scale_up_bps = 0;  ///< of all links to the scale-up domain, per direction
   int64_t sms = 0;           ///< streaming multiprocessors or compute units
+  std::string generation;    ///< family that collective libraries tell apart: "hopper", ...
   // Watts of a board by what it does.
   double tdp_watts = 0, compute_watts = 0, communication_watts = 0, idle_watts = 0;
   std::vector<std::string> unverified;  ///< keys whose value no one has checked at its source

@@ -15,7 +15,7 @@ namespace {
 
 // Events whose key is no rank.
 constexpr uint32_t kPartBegin = 0xfffffffcU;        // arg: index into Job::parts
-constexpr uint32_t kThrough = 0xfffffffdU;          // arg: index into held_
+constexpr uint32_t kEnter = 0xfffffffdU;            // arg: index into entering_
 constexpr uint32_t kDelayedBegin = 0xfffffffeU;     // arg: index into delayed_
 constexpr uint32_t kDelayedDelivery = 0xffffffffU;  // arg: transfer
 /// Longest stretch that the fabric runs without a look at progress and interrupts: shorter for
@@ -566,7 +566,7 @@ void Timeline::come(uint32_t rank, uint32_t op, Time at, bool waits) {
             job_.exchanges->sizes(gi, static_cast<uint32_t>(group.members.size()), o.exchange);
       }
       c.algorithm = &selector_.choose(request);
-      c.floor = c.algorithm->floor(request);
+      c.delay = c.algorithm->delay(request);
       if (options_.host != nullptr) {
         c.call = options_.host->open({c.algorithm, request, gi * 64, c.owner, class_of(rank)});
         TRAINYARD_ASSERT(c.call == hosted_.size());
@@ -613,6 +613,20 @@ void Timeline::come(uint32_t rank, uint32_t op, Time at, bool waits) {
       }
     }
   }
+  const Time enters = at + c.delay;
+  if (enters > now_) {
+    events_.push(enters.ps(), kEnter, static_cast<uint32_t>(entering_.size()));
+    entering_.emplace_back(index, member);
+    ++entering_left_;
+  } else {
+    enter(index, member, enters);
+  }
+}
+
+/// Its messages may go from `at` on.
+void Timeline::enter(uint32_t index, uint32_t member, Time at) {
+  Collective& c = collectives_[index];
+  const auto n = static_cast<uint32_t>(c.op_of.size());
   std::vector<CollectiveSend> sends;
   std::vector<uint32_t> done;
   if (c.call != kNone) {
@@ -653,16 +667,7 @@ void Timeline::apply(uint32_t index, std::vector<CollectiveSend>& sends,
     ++r.transfers;
     r.wire_payload += send.bytes;
   }
-  const bool all_here = c.arrived == members.size();
-  const Time floor = c.record.start + c.floor;
-  for (const uint32_t m : done) {
-    if (all_here && floor > now_) {
-      events_.push(floor.ps(), kThrough, static_cast<uint32_t>(held_.size()));
-      held_.emplace_back(index, m);
-    } else {
-      member_through(index, m);
-    }
-  }
+  for (const uint32_t m : done) member_through(index, m);
 }
 
 void Timeline::member_through(uint32_t index, uint32_t m) {
@@ -1024,8 +1029,10 @@ bool Timeline::run_all() {
     now_ = own;
     while (!events_.empty() && events_.next_time() == now_.ps()) {
       const Event e = events_.pop();
-      if (e.key == kThrough) {
-        member_through(held_[e.arg].first, held_[e.arg].second);
+      if (e.key == kEnter) {
+        const auto [index, number] = entering_[e.arg];
+        if (--entering_left_ == 0) entering_.clear();
+        enter(index, number, now_);
       } else if (e.key == kDelayedBegin) {
         begin_now(delayed_[e.arg].first, delayed_[e.arg].second);
       } else if (e.key == kDelayedDelivery) {

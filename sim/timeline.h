@@ -169,6 +169,7 @@ class Timeline {
   [[nodiscard]] Time stretched(Time work, bool slow) const;
   void wait(uint32_t rank, uint32_t op, int change);
   static Dimension dimension(const RankState& s, uint32_t op);
+  void enter(uint32_t index, uint32_t member, Time at);
   void apply(uint32_t index, std::vector<CollectiveSend>& sends, std::vector<uint32_t>& done);
   void message_done(uint32_t index);
   void on_completion(const Completion& c);
@@ -249,7 +250,8 @@ class Timeline {
   std::vector<Owner> owners_;
   std::vector<std::pair<uint32_t, uint32_t>> finished_;  // ops that end at this instant
   std::vector<std::pair<uint32_t, uint32_t>> delayed_;   // ops that wait for their stopped GPU
-  std::vector<std::pair<uint32_t, uint32_t>> held_;      // collective, member: until its floor
+  std::vector<std::pair<uint32_t, uint32_t>> entering_;  // collective, member: software time runs
+  size_t entering_left_ = 0;                             // of these
   uint64_t ops_done_ = 0, ops_total_ = 0, ops_replayed_ = 0;
   uint64_t fingerprint_ = 0;
   std::map<uint32_t, std::unique_ptr<StretchHold>> holds_;  // by group

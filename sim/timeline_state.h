@@ -172,7 +172,7 @@ struct Timeline::Collective {
   std::vector<char> member_done;
   uint32_t arrived = 0, done = 0;
   uint32_t owner = 0;
-  Time floor;
+  Time delay;  // of a member, from its arrival until the run hears of it
 };
 
 struct Timeline::Message {

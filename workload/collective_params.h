@@ -7,6 +7,7 @@
 
 #include "sim/collective.h"
 #include "sim/params.h"
+#include "workload/nccl_model.h"
 
 namespace trainyard {
 
@@ -14,7 +15,9 @@ namespace trainyard {
 const std::vector<ParamSpec>& collective_params();
 
 /// Picks by `algorithm` where it can run the call, else what auto means. Reads custom traces.
-/// Throws UserError for names that are not known, or known but not for the kind.
-std::unique_ptr<CollectiveSelector> make_collective_selector(const Params& params);
+/// Throws UserError for names that are not known, or known but not for the kind. `facts`: of the
+/// fabric, where a protocol is chosen.
+std::unique_ptr<CollectiveSelector> make_collective_selector(const Params& params,
+                                                             const FabricFacts& facts = {});
 
 }  // namespace trainyard

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -8,7 +9,8 @@
 #include "sim/registry.h"
 #include "workload/admission.h"
 #include "workload/collective_params.h"
-#include "workload/protocol.h"
+#include "workload/nccl_env.h"
+#include "workload/nccl_model.h"
 
 namespace trainyard {
 
@@ -45,26 +47,12 @@ std::vector<ParamSpec> make_specs() {
        "",
        "",
        {"auto", "ll", "ll128", "simple", "tuned"},
-       "NCCL protocol: software time per step and flags on the wire, for rings, chains, trees and "
-       "nvls; tuned: the one that should be fastest for the call, and with algorithm auto ring or "
-       "tree for all-reduces; auto: neither, the wires alone",
-       "nccl-measured 3; A:F49, A:F50"},
-      {"tuner_nic",
-       PT::rate,
-       "400Gbps",
-       "1Mbps",
-       "",
-       {},
-       "protocol: tuned: rate of a GPU's NIC that the choice reckons with",
-       "NVIDIA DGX H100 data sheet"},
-      {"tuner_scale_up",
-       PT::rate,
-       "450GBps",
-       "1Mbps",
-       "",
-       {},
-       "protocol: tuned: scale-up rate of a GPU, per direction, that the choice reckons with",
-       "NVIDIA DGX H100 data sheet"},
+       "calls as NCCL would run them, with its software time and this protocol; tuned: the "
+       "protocol, "
+       "and with algorithm auto the algorithm, that should be fastest for the call; auto: the "
+       "wires "
+       "alone",
+       "nccl-measured 2, 3; A:F49, A:F50"},
       {"channels",
        PT::integer,
        "auto",
@@ -186,6 +174,8 @@ std::vector<ParamSpec> make_specs() {
                      "algorithm of this kind of collective, in place of one word for all",
                      "DESIGN 4"});
   }
+  for (const ParamSpec& spec : nccl_params()) specs.push_back(spec);
+  for (const ParamSpec& spec : nccl_env_params()) specs.push_back(spec);
   return specs;
 }
 
@@ -223,7 +213,7 @@ void check_name(const Params& params, const std::string& key) {
 
 class Selector final : public CollectiveSelector {
  public:
-  explicit Selector(const Params& params) {
+  Selector(const Params& params, const FabricFacts& facts) {
     check_name(params, "algorithm");
     if (params.is_word("algorithm", "custom")) {
       throw UserError(params.origin("algorithm").pos,
@@ -258,9 +248,7 @@ class Selector final : public CollectiveSelector {
       tune_[k] = wanted(params, kind) == "auto";
     }
     if (params.is_word("protocol", "auto")) return;
-    tuned_ = params.is_word("protocol", "tuned");
-    nic_bps_ = static_cast<double>(params.rate("tuner_nic").bps());
-    scale_up_bps_ = static_cast<double>(params.rate("tuner_scale_up").bps());
+    model_ = std::make_unique<NcclModel>(params, facts);
     for (const auto& a : algorithms_) {
       for (size_t p = 0; p < kProtocols; ++p) {
         const auto protocol = static_cast<Protocol>(p);
@@ -268,8 +256,11 @@ class Selector final : public CollectiveSelector {
                          : params.is_word("protocol", "ll128")  ? protocol == Protocol::ll128
                          : params.is_word("protocol", "simple") ? protocol == Protocol::simple
                                                                 : true;
-        const bool exists = a->name() != "nvls" || protocol == Protocol::simple;
-        if (one && exists && known(*a)) protocols_[a.get()][p] = with_protocol(*a, protocol);
+        // Grouped sends know no other protocol than Simple, whatever is asked for.
+        const bool grouped = a->name() == "direct" || a->name() == "halving-doubling";
+        if (grouped ? protocol == Protocol::simple : one) {
+          protocols_[a.get()][p] = with_protocol(*a, *model_, protocol);
+        }
       }
     }
   }
@@ -284,33 +275,35 @@ class Selector final : public CollectiveSelector {
   }
 
  private:
-  /// Those whose software time is known.
-  static bool known(const CollectiveAlgorithm& a) {
-    for (const char* name : {"ring", "chain", "tree", "nvls"}) {
-      if (a.name() == name) return true;
-    }
-    return false;
+  /// What NCCL chooses from where nothing is asked for, in order.
+  [[nodiscard]] static bool candidate(const CollectiveAlgorithm& a) {
+    constexpr const char* kNames[] = {"ring", "tree", "nvls", "nvls-tree", "chain", "direct"};
+    return std::any_of(std::begin(kNames), std::end(kNames),
+                       [&](const char* name) { return a.name() == name; });
   }
 
+  /// The fastest of what the model knows; `usual` as it is, where that is nothing.
   [[nodiscard]] const CollectiveAlgorithm& with_its_protocol(const CollectiveAlgorithm& usual,
                                                              const CollectiveRequest& r) const {
+    if (model_ == nullptr) return usual;
+    const NcclShape shape(r);
     const CollectiveAlgorithm* best = &usual;
-    double least = 0;
-    const auto consider = [&](const CollectiveAlgorithm* a) {
-      const auto it = protocols_.find(a);
-      if (it == protocols_.end() || !a->supports(r.kind) || !a->serves(r)) return;
+    Time least = Time::infinity();
+    const auto consider = [&](const CollectiveAlgorithm& a) {
+      if (!a.supports(r.kind) || !a.serves(r)) return;
+      const auto& wrapped = protocols_.at(&a);
       for (size_t p = 0; p < kProtocols; ++p) {
-        if (it->second[p] == nullptr) continue;
-        const double estimate =
-            protocol_estimate(static_cast<Protocol>(p), *a, r, nic_bps_, scale_up_bps_);
-        if (best != &usual && estimate >= least) continue;
-        best = it->second[p].get();
+        if (wrapped[p] == nullptr) continue;
+        const Time estimate = model_->estimate(a.name(), static_cast<Protocol>(p), r, shape);
+        if (estimate >= least) continue;
+        best = wrapped[p].get();
         least = estimate;
       }
     };
-    consider(&usual);
-    if (tuned_ && tune_[static_cast<size_t>(r.kind)] && r.kind == CollectiveKind::all_reduce) {
-      consider(find("tree", r.kind));
+    consider(usual);
+    if (!tune_[static_cast<size_t>(r.kind)]) return *best;
+    for (const auto& a : algorithms_) {
+      if (a.get() != &usual && candidate(*a) && model_->offers(a->name(), r, shape)) consider(*a);
     }
     return *best;
   }
@@ -344,16 +337,16 @@ class Selector final : public CollectiveSelector {
   std::vector<std::unique_ptr<CollectiveAlgorithm>> algorithms_;
   std::vector<const CollectiveAlgorithm*> order_[kKindCount];  // what to try
   bool tune_[kKindCount] = {};                                 // no algorithm is asked for
-  bool tuned_ = false;
-  double nic_bps_ = 0, scale_up_bps_ = 0;
+  std::unique_ptr<NcclModel> model_;
   std::map<const CollectiveAlgorithm*, std::array<std::unique_ptr<CollectiveAlgorithm>, kProtocols>>
       protocols_;  // looked up only
 };
 
 }  // namespace
 
-std::unique_ptr<CollectiveSelector> make_collective_selector(const Params& params) {
-  return std::make_unique<Selector>(params);
+std::unique_ptr<CollectiveSelector> make_collective_selector(const Params& params,
+                                                             const FabricFacts& facts) {
+  return std::make_unique<Selector>(params, facts);
 }
 
 }  // namespace trainyard

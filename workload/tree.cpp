@@ -16,6 +16,7 @@
 #include "sim/collective.h"
 #include "sim/registry.h"
 #include "workload/collective_params.h"
+#include "workload/double_tree.h"
 #include "workload/group_layout.h"
 #include "workload/message_plan.h"
 #include "workload/planned_run.h"
@@ -27,25 +28,6 @@ constexpr uint32_t kNone = MessagePlan::kNone;
 // As for chains: half of NCCL's 4 MiB buffer / 8 steps, and no more pieces than hide the depth.
 constexpr int64_t kChunkBytes = 256 * 1024;
 constexpr int64_t kMaxChunks = 64;
-
-/// Parent of node `i` of `n` in NCCL's binary tree, or kNone for node 0.
-uint32_t binary_parent(uint32_t i, uint32_t n) {
-  if (i == 0) return kNone;
-  const uint32_t bit = i & (~i + 1);
-  const uint32_t up = (i ^ bit) | (bit << 1);
-  return up < n ? up : i ^ bit;
-}
-
-/// The same in tree 0 or 1 of a pair in which no node is inside both.
-uint32_t double_tree_parent(uint32_t i, uint32_t n, uint32_t tree) {
-  if (tree == 0) return binary_parent(i, n);
-  if (n % 2 == 0) {
-    const uint32_t up = binary_parent(n - 1 - i, n);
-    return up == kNone ? kNone : n - 1 - up;
-  }
-  const uint32_t up = binary_parent((i + n - 1) % n, n);
-  return up == kNone ? kNone : (up + 1) % n;
-}
 
 /// A spanning tree of the members.
 struct Tree {

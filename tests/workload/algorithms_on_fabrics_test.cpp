@@ -167,6 +167,7 @@ std::vector<std::pair<const char*, CollectiveKind>> everything() {
           {"halving-doubling", K::all_gather},
           {"halving-doubling", K::reduce_scatter},
           {"pairwise", K::all_to_all},
+          {"nvls-tree", K::all_reduce},
           {"hierarchical", K::all_reduce},
           {"hierarchical", K::all_gather},
           {"hierarchical", K::reduce_scatter},
@@ -278,7 +279,8 @@ TEST(RailOnly, GroupsOfUnlikeRailsAreToldApart) {
 
 // Small random jobs of several groups and streams; see tests/memo.
 TEST(RandomJobs, JumpExactly) {
-  for (const char* algorithm : {"tree", "halving-doubling", "pairwise", "hierarchical", "nvls"}) {
+  for (const char* algorithm :
+       {"tree", "halving-doubling", "pairwise", "hierarchical", "nvls", "nvls-tree"}) {
     for (uint64_t seed = 1; seed <= 12; ++seed) {
       RandomCase c = random_case(seed, Flavour::plain);
       c.algorithm = algorithm;

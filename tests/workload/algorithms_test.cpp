@@ -567,6 +567,31 @@ TEST(Nvls, PortsCarryTheBufferAndAnNth) {
   }
 }
 
+// Ports carry the buffer and a share of it, lanes a tree's edges; any number of members in any
+// servers.
+TEST(NvlsTree, SendsTheClosedForm) {
+  const std::vector<std::vector<uint32_t>> shapes = {
+      {4, 4},      {8, 8, 8}, {1, 1}, {1, 1, 1, 1, 1}, {3, 5}, {1, 4}, {2, 2, 2, 2, 2, 2, 2},
+      {8, 8, 8, 8}};
+  for (const auto& shape : shapes) {
+    const auto n = std::accumulate(shape.begin(), shape.end(), 0U);
+    for (const int64_t bytes : {int64_t{1}, int64_t{1000}, int64_t{n} * (1 << 20)}) {
+      Call call{"nvls-tree", CollectiveKind::all_reduce, bytes, in_servers(shape), {}, {}, {}};
+      for (uint32_t m = 0, next = 0; next < shape.size(); ++next) {
+        for (uint32_t i = 0; i < shape[next]; ++i, ++m) call.rails.push_back(i);
+      }
+      SCOPED_TRACE(::testing::Message() << n << " in " << shape.size() << ", " << bytes);
+      const Log log = drive(call, n);
+      int64_t buffers = 2 * (static_cast<int64_t>(shape.size()) - 1);
+      for (const uint32_t p : shape) buffers += p > 1 ? p + 1 : 0;
+      EXPECT_EQ(buffers * bytes, std::accumulate(log.sent.begin(), log.sent.end(), int64_t{0}));
+      EXPECT_EQ(buffers * bytes / n, log.closed_form);
+      EXPECT_EQ(log.sent.size(), n);
+    }
+  }
+  EXPECT_EQ("nvls-tree", make("nvls-tree", {})->name());
+}
+
 // --- custom -------------------------------------------------------------------------------------
 
 class CustomCollective : public ::testing::Test {

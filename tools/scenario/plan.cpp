@@ -357,7 +357,7 @@ ClassOps class_ops(const OpGraph& graph) {
 /// Everything that a job sends, collective by collective.
 void add_job(const Scenario& s, const Job& job, const Topology& topology,
              const PacketConfig& config, Ledger& ledger, Plan& plan) {
-  const auto selector = make_collective_selector(s.collectives);
+  const auto selector = collective_selector(s, topology, config);
   const Placement placement = placement_on(topology);
   std::map<const OpGraph*, ClassOps> classes;
   // The first member of a communicator stands for all of them. Queue pairs open in the order of

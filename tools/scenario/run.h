@@ -10,6 +10,7 @@
 #include "faults/step_faults.h"
 #include "network/packet/domain.h"
 #include "network/topology.h"
+#include "sim/collective.h"
 #include "tools/report/result.h"
 #include "tools/scenario/scenario.h"
 #include "workload/chakra_importer.h"
@@ -68,6 +69,11 @@ ComputeVariation compute_variation(const Scenario& scenario, const Topology& top
 std::vector<Flow> build_flows(const Scenario& scenario, uint32_t ranks);
 
 PacketConfig packet_config(const Scenario& scenario);
+
+/// How the scenario's collectives run on `topology`.
+std::unique_ptr<CollectiveSelector> collective_selector(const Scenario& scenario,
+                                                        const Topology& topology,
+                                                        const PacketConfig& config);
 
 /// The collectives of a scenario's traffic, which run as a job; none where there is a workload.
 std::vector<Params> collective_entries(const Scenario& scenario);

@@ -16,6 +16,7 @@
 #include "workload/collective_params.h"
 #include "workload/generator/layout_lint.h"
 #include "workload/generator/memory.h"
+#include "workload/nccl_env.h"
 #include "workload/storage.h"
 
 namespace trainyard {
@@ -1156,6 +1157,19 @@ DeviceCard load_device(const std::string& name, const SourcePos& pos) {
           .bps();
   card.sms = b.card_value({"sms", ParamType::integer, "0", "0", "100000", {}, "", ""}, "sms", card)
                  .integer("sms");
+  card.generation = b.text("generation", "");
+  if (bool known = card.generation.empty(); !known) {
+    std::string all;
+    for (size_t g = 0; g < kGenerations; ++g) {
+      const char* const one = generation_name(static_cast<Generation>(g));
+      known = known || card.generation == one;
+      all += std::string(g == 0 ? "" : ", ") + one;
+    }
+    if (!known) {
+      throw UserError(b.key_pos("generation"), "unknown generation '" + card.generation + "'",
+                      "known: " + all);
+    }
+  }
   Block watts = b.block("watts");
   card.tdp_watts = real(watts, "watts.", "tdp");
   card.compute_watts = real(watts, "watts.", "compute");
@@ -1187,11 +1201,10 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   }
   // Presets go under what the user wrote; lines survive on both sides.
   for (auto& e : root.entries) {
-    if (e.key != "fabric") continue;
     for (auto& f : e.value.entries) {
-      if (f.key == "transport" && f.value.kind == Kind::map) {
-        merge_preset(f.value, "transport", "preset");
-      }
+      if (f.value.kind != Kind::map) continue;
+      if (e.key == "fabric" && f.key == "transport") merge_preset(f.value, "transport", "preset");
+      if (e.key == "collectives" && f.key == "nccl") merge_preset(f.value, "nccl", "transport");
     }
   }
 
@@ -1229,7 +1242,19 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
       s.collectives.set("custom", relative_to(s.base_dir, custom), Origin(origin));
     }
   }
+  apply_nccl_env(s.collectives);
   make_collective_selector(s.collectives);  // refuses what it does not know
+  if (s.collectives.is_word("protocol", "auto")) {
+    for (const std::string& key : s.collectives.names()) {
+      if (key.rfind("nccl.", 0) != 0) continue;
+      const Origin::Kind from = s.collectives.origin(key).kind;
+      if (from == Origin::Kind::default_value) continue;
+      s.warnings.push_back("collectives." + key +
+                           " says nothing with collectives.protocol: auto, the wires alone; "
+                           "protocol: tuned runs collectives as NCCL would");
+      break;
+    }
+  }
   for (JobSpec& job : s.jobs) {
     if (job.priority == 0xff) {
       job.priority = static_cast<uint8_t>(s.collectives.integer("class"));

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#include "workload/nccl_env.h"
+
+#include <map>
+#include <string>
+
+#include "sim/errors.h"
+
+namespace trainyard {
+namespace {
+
+/// A name, the key it stands for, and what its values are called there; no values: as they are.
+struct Name {
+  const char* name;
+  const char* key;
+  std::vector<std::pair<const char*, const char*>> values;
+  const char* help;
+};
+
+const std::vector<Name>& env_names() {
+  static const std::vector<Name> all = {
+      {"NCCL_ALGO",
+       "algorithm",
+       {{"Ring", "ring"}, {"Tree", "tree"}, {"NVLS", "nvls"}, {"NVLSTree", "nvls-tree"}},
+       "collectives.algorithm"},
+      {"NCCL_PROTO",
+       "protocol",
+       {{"LL", "ll"}, {"LL128", "ll128"}, {"Simple", "simple"}},
+       "collectives.protocol"},
+      {"NCCL_NVLS_ENABLE",
+       "nccl.nvls",
+       {{"0", "false"}, {"1", "true"}, {"2", "true"}},
+       "collectives.nccl.nvls"},
+      {"NCCL_CROSS_NIC",
+       "cross_nic",
+       {{"0", "0"}, {"1", "1"}, {"2", "0"}},
+       "collectives.cross_nic; 2: NCCL keeps to rails where it can"},
+      {"NCCL_MIN_NCHANNELS", "channels", {}, "collectives.channels; NCCL_MAX_NCHANNELS must agree"},
+      {"NCCL_MAX_NCHANNELS", "channels", {}, "collectives.channels; NCCL_MIN_NCHANNELS must agree"},
+  };
+  return all;
+}
+
+std::string key_of(const Name& n) {
+  return std::string("nccl.env.") + n.name;
+}
+
+}  // namespace
+
+const std::vector<ParamSpec>& nccl_env_params() {
+  static const std::vector<ParamSpec> specs = [] {
+    std::vector<ParamSpec> all;
+    for (const Name& n : env_names()) {
+      ParamSpec spec{key_of(n), ParamType::choice, "unset", "", "", {"unset"}, n.help, "NCCL"};
+      for (const auto& value : n.values) spec.choices.emplace_back(value.first);
+      if (n.values.empty()) {
+        spec.type = ParamType::integer;
+        spec.min = "1";
+        spec.max = "64";
+      }
+      all.push_back(spec);
+    }
+    return all;
+  }();
+  return specs;
+}
+
+void apply_nccl_env(Params& p) {
+  std::map<std::string, std::string> said;  // by key: the name that set it
+  for (const Name& n : env_names()) {
+    const std::string from = key_of(n);
+    std::string value = p.text(from);
+    if (value == "unset") continue;
+    for (const auto& [theirs, ours] : n.values) {
+      if (value == theirs) {
+        value = ours;
+        break;
+      }
+    }
+    const Origin origin = p.origin(from);
+    const Origin::Kind there = p.origin(n.key).kind;
+    const bool stated = there == Origin::Kind::user || there == Origin::Kind::command_line;
+    if ((stated || said.count(n.key) != 0) && p.text(n.key) != value) {
+      throw UserError(
+          origin.pos,
+          std::string("collectives.nccl.env.") + n.name + " asks for " + n.key + ": " + value +
+              ", but " +
+              (said.count(n.key) != 0 ? said[n.key] : "collectives." + std::string(n.key)) +
+              " says " + p.text(n.key),
+          "remove one of them");
+    }
+    p.set(n.key, value, origin);
+    said[n.key] = n.name;
+  }
+}
+
+}  // namespace trainyard
