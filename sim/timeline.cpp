@@ -615,9 +615,15 @@ void Timeline::come(uint32_t rank, uint32_t op, Time at, bool waits) {
   }
   const Time enters = at + c.delay;
   if (enters > now_) {
-    events_.push(enters.ps(), kEnter, static_cast<uint32_t>(entering_.size()));
-    entering_.emplace_back(index, member);
-    ++entering_left_;
+    auto place = static_cast<uint32_t>(entering_.size());
+    if (entering_free_.empty()) {
+      entering_.emplace_back();
+    } else {
+      place = entering_free_.back();
+      entering_free_.pop_back();
+    }
+    entering_[place] = {index, member};
+    events_.push(enters.ps(), kEnter, place);
   } else {
     enter(index, member, enters);
   }
@@ -1031,7 +1037,7 @@ bool Timeline::run_all() {
       const Event e = events_.pop();
       if (e.key == kEnter) {
         const auto [index, number] = entering_[e.arg];
-        if (--entering_left_ == 0) entering_.clear();
+        entering_free_.push_back(e.arg);
         enter(index, number, now_);
       } else if (e.key == kDelayedBegin) {
         begin_now(delayed_[e.arg].first, delayed_[e.arg].second);

@@ -251,7 +251,7 @@ class Timeline {
   std::vector<std::pair<uint32_t, uint32_t>> finished_;  // ops that end at this instant
   std::vector<std::pair<uint32_t, uint32_t>> delayed_;   // ops that wait for their stopped GPU
   std::vector<std::pair<uint32_t, uint32_t>> entering_;  // collective, member: software time runs
-  size_t entering_left_ = 0;                             // of these
+  std::vector<uint32_t> entering_free_;
   uint64_t ops_done_ = 0, ops_total_ = 0, ops_replayed_ = 0;
   uint64_t fingerprint_ = 0;
   std::map<uint32_t, std::unique_ptr<StretchHold>> holds_;  // by group

@@ -48,10 +48,8 @@ std::vector<ParamSpec> make_specs() {
        "",
        {"auto", "ll", "ll128", "simple", "tuned"},
        "calls as NCCL would run them, with its software time and this protocol; tuned: the "
-       "protocol, "
-       "and with algorithm auto the algorithm, that should be fastest for the call; auto: the "
-       "wires "
-       "alone",
+       "protocol, and with algorithm auto the algorithm, that should be fastest for the call; "
+       "auto: the wires alone",
        "nccl-measured 2, 3; A:F49, A:F50"},
       {"channels",
        PT::integer,
@@ -291,6 +289,9 @@ class Selector final : public CollectiveSelector {
     }
     if (params.is_word("protocol", "auto")) return;
     model_ = std::make_unique<NcclModel>(params, facts);
+    tuned_ = params.is_word("protocol", "tuned");
+    protocol_ = params.text("protocol");
+    transport_ = params.text("nccl.transport");
     for (const auto& a : algorithms_) {
       for (size_t p = 0; p < kProtocols; ++p) {
         const auto protocol = static_cast<Protocol>(p);
@@ -324,6 +325,18 @@ class Selector final : public CollectiveSelector {
                        [&](const char* name) { return a.name() == name; });
   }
 
+  /// What NCCL has is not run on bare wires because it was asked for in a way that NCCL has not.
+  void must_have_times(const CollectiveAlgorithm& a, CollectiveKind kind) const {
+    const bool all = kind == CollectiveKind::all_reduce || kind == CollectiveKind::barrier;
+    const bool has =
+        a.name() == "ring" || a.name() == "chain" || (all && candidate(a) && a.name() != "direct");
+    if (!has) return;
+    throw UserError("collectives.algorithm " + a.name() + " has no times with protocol: " +
+                        protocol_ + " and nccl.transport: " + transport_,
+                    "nvls and nvls-tree run with protocol simple or tuned; a transport with steps "
+                    "of its own runs rings with simple; or take protocol: auto");
+  }
+
   /// The fastest of what the model knows; `usual` as it is, where that is nothing.
   [[nodiscard]] const CollectiveAlgorithm& with_its_protocol(const CollectiveAlgorithm& usual,
                                                              const CollectiveRequest& r) const {
@@ -344,7 +357,10 @@ class Selector final : public CollectiveSelector {
       }
     };
     consider(usual);
-    if (!tune_[static_cast<size_t>(r.kind)]) return *best;
+    if (!tuned_ || !tune_[static_cast<size_t>(r.kind)]) {
+      if (best == &usual) must_have_times(usual, r.kind);
+      return *best;
+    }
     for (const auto& a : algorithms_) {
       if (a.get() != &usual && candidate(*a) && model_->offers(a->name(), r, shape)) consider(*a);
     }
@@ -378,8 +394,10 @@ class Selector final : public CollectiveSelector {
   }
 
   std::vector<std::unique_ptr<CollectiveAlgorithm>> algorithms_;
-  std::vector<const CollectiveAlgorithm*> order_[kKindCount];           // what to try
-  bool tune_[kKindCount] = {};                                          // no algorithm is asked for
+  std::vector<const CollectiveAlgorithm*> order_[kKindCount];  // what to try
+  bool tune_[kKindCount] = {};                                 // no algorithm is asked for
+  bool tuned_ = false;
+  std::string protocol_, transport_;
   std::map<const CollectiveAlgorithm*, std::unique_ptr<Later>> later_;  // looked up only
   std::unique_ptr<NcclModel> model_;
   std::map<const CollectiveAlgorithm*, std::array<std::unique_ptr<CollectiveAlgorithm>, kProtocols>>

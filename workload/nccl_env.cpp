@@ -89,6 +89,19 @@ void apply_nccl_env(Params& p) {
               " says " + p.text(n.key),
           "remove one of them");
     }
+    if (std::string_view(n.key) == "algorithm") {
+      for (const std::string& name : p.names()) {
+        if (name.rfind("algorithm.", 0) != 0 || p.text(name).empty() || p.text(name) == value) {
+          continue;
+        }
+        const Origin::Kind kind = p.origin(name).kind;
+        if (kind != Origin::Kind::user && kind != Origin::Kind::command_line) continue;
+        throw UserError(origin.pos,
+                        std::string("collectives.nccl.env.") + n.name + " asks for algorithm: " +
+                            value + ", but collectives." + name + " says " + p.text(name),
+                        "remove one of them");
+      }
+    }
     p.set(n.key, value, origin);
     said[n.key] = n.name;
   }

@@ -67,10 +67,12 @@ Time pipelined(Time all, Time first, int64_t pieces) {
 
 /// What `transfer` hides of `steps`: w / (1 + (3 w / x)^2), in nanoseconds because of the squares.
 Time hides(Time steps, Time transfer) {
-  const Wide w = steps.ps() / 1000, x = transfer.ps() / 1000;
+  int64_t unit = 1000;
+  while (std::max(steps.ps(), transfer.ps()) / unit > int64_t{1} << 40) unit *= 1000;
+  const Wide w = steps.ps() / unit, x = transfer.ps() / unit;
   if (w == 0 || x == 0) return {};
   const Wide xx = x * x;
-  return Time::ps(static_cast<int64_t>(w * xx / (xx + w * w * kRingHides * kRingHides)) * 1000);
+  return Time::ps(static_cast<int64_t>(w * xx / (xx + w * w * kRingHides * kRingHides)) * unit);
 }
 
 int64_t log2_of(int64_t n) {
@@ -269,17 +271,21 @@ const std::vector<ParamSpec>& nccl_params() {
 NcclShape::NcclShape(const CollectiveRequest& r) : n(static_cast<int64_t>(r.members->size())) {
   if (r.placement.server == nullptr) {
     domains = n;
-    gpus = 1;
+    gpus = fewest = 1;
     return;
   }
   std::vector<uint32_t> home;
   home.reserve(r.members->size());
   for (const uint32_t m : *r.members) home.push_back(r.placement.node_of(m));
   if (!std::is_sorted(home.begin(), home.end())) std::sort(home.begin(), home.end());
-  for (size_t i = 0, first = 0; i < home.size(); ++i) {
-    if (home[i] != home[first]) first = i;
-    if (i == first) ++domains;
-    gpus = std::max(gpus, static_cast<int64_t>(i - first + 1));
+  fewest = n;
+  for (size_t i = 0, first = 0; i <= home.size(); ++i) {
+    if (i < home.size() && home[i] == home[first]) continue;
+    const auto here = static_cast<int64_t>(i - first);
+    gpus = std::max(gpus, here);
+    fewest = std::min(fewest, here);
+    ++domains;
+    first = i;
   }
 }
 
@@ -307,6 +313,12 @@ NcclModel::NcclModel(const Params& p, const FabricFacts& facts)
   step_all_reduce_ = p.time("nccl.step_all_reduce");
   step_doubling_ = p.time("nccl.step_doubling");
   first_nic_ = p.bytes("nccl.first_nic").count();
+  if (first_nic_ > 0 && step_all_gather_ == Time() && step_all_reduce_ == Time() &&
+      step_doubling_ == Time()) {
+    throw UserError(p.origin("nccl.first_nic").pos,
+                    "collectives.nccl.first_nic is for a transport with steps of its own",
+                    "set nccl.step_all_gather or nccl.step_all_reduce, or remove it");
+  }
 }
 
 /// Bytes per second of a GPU inside its domain, for rings, trees or grouped sends.
@@ -361,7 +373,7 @@ NcclCost NcclModel::ring(Protocol protocol, const CollectiveRequest& r, const Sh
   const int64_t link = scale_up(kRingShare);
   const int64_t nic = scaled(facts_.nic_bps / 8, network_ppm_);
   const int64_t fastest = std::min(s.gpus > 1 ? link : INT64_MAX,
-                                   several ? nic * s.gpus : INT64_MAX);  // with plain data
+                                   several ? nic * s.fewest : INT64_MAX);  // with plain data
   int64_t bus = fastest, wire = fastest;
   if (protocol == Protocol::ll128) {
     bus = scaled(fastest, 920'000);
@@ -374,7 +386,7 @@ NcclCost NcclModel::ring(Protocol protocol, const CollectiveRequest& r, const Sh
   const Wide carried = rooted ? size : size * k / s.n;
   c.transfer = time_of(carried, bus);
   if (!in_place_ && !all_reduces(r.kind) && !rooted) {
-    c.transfer += time_of(size * 10, bus * kSelfCopyTenths * s.n);
+    c.transfer += time_of(size * 10 / s.n, bus * kSelfCopyTenths);
   }
   const Time depth = (simple ? kFillRing
                       : ll   ? kFillLl
@@ -415,7 +427,7 @@ NcclCost NcclModel::tree(Protocol protocol, const CollectiveRequest& r, const Sh
   const int64_t link = scale_up(kRingShare);
   const int64_t nic = scaled(facts_.nic_bps / 8, network_ppm_);
   const int64_t fastest = std::min(s.gpus > 1 ? link / 2 : INT64_MAX,
-                                   several ? nic * s.gpus / (s.domains == 2 ? 1 : 2) : INT64_MAX);
+                                   several ? nic * s.fewest / (s.domains == 2 ? 1 : 2) : INT64_MAX);
   int64_t bus = fastest, wire = fastest;
   if (protocol == Protocol::ll128) {
     bus = several ? scaled(fastest, 920'000) : fastest / 9 * 7;
@@ -461,8 +473,10 @@ NcclCost NcclModel::nvls(const CollectiveRequest& r, const Shape& s) const {
   int64_t share = hopper ? kNvlsHopper : kNvlsBlackwell;
   if (several) share = scaled(share, kNvlsTreeShare);
   // Bus bandwidth over the nominal rate, whatever the number of ranks.
-  const int64_t inside = static_cast<int64_t>(
-      static_cast<Wide>(scaled(facts_.scale_up_bps / 8, share)) * s.n / (2 * (s.n - 1)));
+  const int64_t inside =
+      s.gpus > 1 ? static_cast<int64_t>(static_cast<Wide>(scaled(facts_.scale_up_bps / 8, share)) *
+                                        s.n / (2 * (s.n - 1)))
+                 : INT64_MAX;
   const int64_t nic = scaled(facts_.nic_bps / 8, network_ppm_);
   const int64_t heads = std::min(s.gpus, kNvlsHeads);
   const int64_t between = nic * heads / (s.domains == 2 ? 1 : 2);
@@ -475,7 +489,9 @@ NcclCost NcclModel::nvls(const CollectiveRequest& r, const Shape& s) const {
   if (several) depth += network_fill();
   c.fill = beside(c.transfer, depth);
   // Ports carry S + S / p: see nvls.cpp.
-  c.inside_ppm = ratio(facts_.scale_up_payload_bps / 8, inside) * s.gpus / (s.gpus + 1);
+  if (s.gpus > 1) {
+    c.inside_ppm = ratio(facts_.scale_up_payload_bps / 8, inside) * s.gpus / (s.gpus + 1);
+  }
   c.between_ppm = ratio(facts_.nic_payload_bps / 8, nic) * s.gpus / heads;
   c.messages = c.transfer;
   if (several) {
@@ -497,8 +513,8 @@ NcclCost NcclModel::exchange(const CollectiveRequest& r, const Shape& s) const {
   const int64_t nic = scaled(facts_.nic_bps / 8, network_ppm_);
   // Of the senders with most of it.
   Wide inside = static_cast<Wide>(r.bytes) * (s.gpus - 1) / s.n;
-  Wide outside = static_cast<Wide>(r.bytes) * (s.n - s.gpus) / s.n;
-  int64_t far_peers = s.n - s.gpus, peers = s.n - 1;
+  Wide outside = static_cast<Wide>(r.bytes) * (s.n - s.fewest) / s.n;
+  int64_t far_peers = s.n - s.fewest, peers = s.n - 1;
   Wide far_message = r.bytes / s.n, near_message = r.bytes / s.n;
   if (r.sizes != nullptr) {
     inside = outside = far_message = near_message = 0;
@@ -665,7 +681,9 @@ bool NcclModel::offers(const std::string& algorithm, const CollectiveRequest& r,
 std::optional<NcclCost> NcclModel::cost(const std::string& algorithm, Protocol protocol,
                                         const CollectiveRequest& r, const Shape& s) const {
   const bool simple = protocol == Protocol::simple;
-  const bool own = step_all_gather_ > Time() || step_all_reduce_ > Time();
+  // Inside a domain nothing is sent over the transport.
+  const bool own =
+      s.domains > 1 && (all_reduces(r.kind) ? step_all_reduce_ : step_all_gather_) > Time();
   if (algorithm == "ring" || algorithm == "chain") {
     if (!own || algorithm == "chain") return ring(protocol, r, s);
     if (simple) return steps(algorithm, r, s);
@@ -746,13 +764,20 @@ class WithProtocol final : public CollectiveAlgorithm {
   [[nodiscard]] std::unique_ptr<CollectiveRun> begin(const CollectiveRequest& r) const override {
     return std::make_unique<NcclRun>(inner_.begin(r), r, cost(r), protocol_);
   }
-  /// On the wire; between domains as if of p messages one left, which holds for rings.
+  /// On the wire.
   [[nodiscard]] int64_t sent_per_member(const CollectiveRequest& r) const override {
     const int64_t bytes = protocol_bytes(protocol_, inner_.sent_per_member(r));
     const NcclShape s(r);
     const NcclCost c = cost(r);
     if (s.domains == 1) return scaled(bytes, c.inside_ppm);
-    const int64_t leave = bytes / s.gpus;
+    const std::string name = inner_.name();
+    int64_t leave = bytes / s.gpus;  // of a ring one message in p
+    if (name == "tree" || name == "nvls-tree") {
+      // Once up and once down every edge between domains.
+      leave = protocol_bytes(protocol_, 2 * r.bytes / s.n * (s.domains - 1));
+    } else if (name == "direct" || name == "halving-doubling") {
+      leave = bytes / (s.n - 1) * (s.n - s.gpus);
+    }
     return scaled(bytes - leave, c.inside_ppm) + scaled(leave, c.between_ppm);
   }
   [[nodiscard]] Time delay(const CollectiveRequest& r) const override { return cost(r).delay(); }

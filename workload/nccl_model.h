@@ -53,7 +53,8 @@ struct NcclCost {
 struct NcclShape {
   explicit NcclShape(const CollectiveRequest& request);
   int64_t n = 0, domains = 0;
-  int64_t gpus = 0;  ///< of the fullest domain
+  int64_t gpus = 0;    ///< of the fullest domain
+  int64_t fewest = 0;  ///< of the emptiest
 };
 
 /// Keys "nccl.*" of the `collectives` block.

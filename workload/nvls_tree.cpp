@@ -43,14 +43,18 @@ MessagePlan make_plan(const CollectiveRequest& r) {
   // Domains from the root down, by tree.
   std::vector<uint32_t> parent[2], order[2];
   for (uint32_t half = 0; half < 2; ++half) {
+    std::vector<std::vector<uint32_t>> children(domains);
     for (uint32_t s = 0; s < domains; ++s) {
       parent[half].push_back(double_tree_parent(s, domains, half));
-      if (parent[half].back() == kNone) order[half].push_back(s);
+      if (parent[half].back() == kNone) {
+        order[half].push_back(s);
+      } else {
+        children[parent[half].back()].push_back(s);
+      }
     }
     for (size_t i = 0; i < order[half].size(); ++i) {
-      for (uint32_t s = 0; s < domains; ++s) {
-        if (parent[half][s] == order[half][i]) order[half].push_back(s);
-      }
+      const auto& below = children[order[half][i]];
+      order[half].insert(order[half].end(), below.begin(), below.end());
     }
     TRAINYARD_ASSERT(order[half].size() == domains);
   }

@@ -86,6 +86,9 @@ void SteppedFabric::run_instant() {
       case kAcknowledged:
         on_acknowledged(index);
         break;
+      case kAcksLeave:
+        on_acks_leave(index);
+        break;
       case kRest:
         break;
     }
@@ -278,9 +281,11 @@ void SteppedFabric::send_front(uint32_t qi, int64_t at, int64_t rate) {
 void SteppedFabric::share(uint32_t ni, uint32_t changed) {
   Nic& nic = nics_[ni];
   const int64_t line = std::max(nic.line / 2, nic.line - nic.acks);
-  const bool was_full = nic.full;
+  const bool turns = nic.active.size() > 1 && nic.active.size() <= kTurns;
+  const bool as_wanted = !nic.full && !nic.turns;  // so far
   nic.full = nic.wanted > line;
-  if (!nic.full && !was_full) {
+  nic.turns = turns;
+  if (as_wanted && !nic.full && !turns) {
     if (changed != kNil) set_rate(changed, std::max<int64_t>(1, qps_[changed].wanted), true);
     return;
   }
@@ -289,16 +294,103 @@ void SteppedFabric::share(uint32_t ni, uint32_t changed) {
   auto levels = std::move(levels_);  // with a direct link this may be called again below
   levels.clear();
   for (const uint32_t qi : nic.active) levels.emplace_back(qps_[qi].wanted, qi);
-  std::sort(levels.begin(), levels.end());
-  int64_t left = line;
-  auto n = static_cast<int64_t>(levels.size());
-  for (const auto& [wanted, qi] : levels) {
-    const int64_t rate = std::max<int64_t>(1, std::min(wanted, left / n));
-    left -= rate;
-    --n;
-    set_rate(qi, rate, qi == changed && rate == wanted);
+  if (turns) {
+    take_turns(levels, line);
+  } else {
+    std::sort(levels.begin(), levels.end());
+    int64_t left = line;
+    auto n = static_cast<int64_t>(levels.size());
+    for (auto& [rate, qi] : levels) {
+      rate = std::max<int64_t>(1, std::min(rate, left / n));
+      left -= rate;
+      --n;
+    }
+  }
+  for (const auto& [rate, qi] : levels) {
+    const QueuePair& q = qps_[qi];
+    if (turns && qi != changed && q.rate > 0 && std::abs(rate - q.rate) <= q.rate >> kRateShift) {
+      continue;
+    }
+    set_rate(qi, rate, qi == changed && rate >= q.wanted - q.wanted / 4);
   }
   levels_ = std::move(levels);
+}
+
+/// A paced packet that is due waits for the one that is being sent, and its successor is due an
+/// interval after it was sent: what queue pairs get of their rates is what packets in turn get.
+/// In: rates that are wanted; out: rates.
+void SteppedFabric::take_turns(std::vector<std::pair<int64_t, uint32_t>>& levels,
+                               int64_t line) const {
+  struct Turn {
+    int64_t interval = 0, due = 0, first = -1, last = 0, sent = 0;
+  };
+  Turn turns[kTurns];
+  size_t n = levels.size();
+  // Rare packets hold up the others, and are held up themselves, by a little: they go first.
+  int64_t rest = line;
+  uint32_t which[kTurns];
+  size_t many = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (levels[i].first < line >> kRareShift) {
+      rest -= levels[i].first;
+    } else {
+      which[many++] = static_cast<uint32_t>(i);
+    }
+  }
+  const auto slot = static_cast<int64_t>(full_ / rest);
+  for (size_t i = 0; i < many; ++i) {
+    turns[i].interval = static_cast<int64_t>(full_ / levels[which[i]].first);
+  }
+  if (many == 1) {
+    levels[which[0]].first = std::min(levels[which[0]].first, rest);
+    return;
+  }
+  // In turn, as the packet engine's NIC goes round.
+  size_t at = 0;
+  int64_t now = 0;
+  size_t enough = 0;
+  for (int sent = 0; enough < many && sent < kMostTurns; ++sent) {
+    size_t next = many;
+    int64_t soonest = kNever;
+    for (size_t k = 0, i = at; k < many; ++k, i = i + 1 == many ? 0 : i + 1) {
+      if (turns[i].due <= now) {
+        next = i;
+        break;
+      }
+      soonest = std::min(soonest, turns[i].due);
+    }
+    if (next == many) {
+      now = soonest;
+      for (size_t k = 0, i = at; k < many; ++k, i = i + 1 == many ? 0 : i + 1) {
+        if (turns[i].due <= now) {
+          next = i;
+          break;
+        }
+      }
+    }
+    Turn& t = turns[next];
+    ++t.sent;
+    if (t.sent == kSettled) t.first = now;
+    if (t.sent == kSettled + kCounted) ++enough;
+    t.last = now;
+    t.due = now + t.interval;
+    now += slot;
+    at = next + 1 == many ? 0 : next + 1;
+  }
+  int64_t sum = 0;
+  for (size_t i = 0; i < many; ++i) {
+    const Turn& t = turns[i];
+    int64_t& rate = levels[which[i]].first;
+    if (t.sent > kSettled) {
+      rate = std::min(rate, static_cast<int64_t>(full_ * (t.sent - kSettled) / (t.last - t.first)));
+    }
+    sum += rate;
+  }
+  if (sum <= rest) return;
+  for (size_t i = 0; i < many; ++i) {
+    int64_t& rate = levels[which[i]].first;
+    rate = std::max<int64_t>(1, static_cast<int64_t>(static_cast<Wide>(rate) * rest / sum));
+  }
 }
 
 /// The rate that controller and window of a queue pair allow.

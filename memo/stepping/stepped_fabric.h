@@ -128,6 +128,12 @@ class SteppedFabric final : public Fabric {
   static constexpr int64_t kPsPerSecond = 1'000'000'000'000;
   static constexpr int kBins = 256;       // of a marking band
   static constexpr int kQueueShift = 20;  // queues count in 2^20 x 1e-12 bit
+  // Turns that queue pairs take at their NIC: of so many at most, rates that move by 2^-10 or more,
+  // rates from a 2^-4 of the line on; packets of each until the pattern has settled, those counted
+  // then, and of all of them at most.
+  static constexpr size_t kTurns = 4;
+  static constexpr int kRateShift = 10, kRareShift = 4;
+  static constexpr int kSettled = 3, kCounted = 12, kMostTurns = 320;
 
   enum Kind : uint32_t {
     kStart,
@@ -144,7 +150,8 @@ class SteppedFabric final : public Fabric {
     kArrive,
     kDelivered,
     kAcknowledged,
-    kRest
+    kRest,
+    kAcksLeave
   };
   enum class Trace : uint32_t { delivered = 1, acknowledged };
   static constexpr uint32_t kKindShift = 28;
@@ -220,7 +227,7 @@ class SteppedFabric final : public Fabric {
     int64_t queue = 0;
     std::vector<uint32_t> members;
     int64_t in = 0;    // flows and ACKs
-    int64_t acks = 0;  // of the queue
+    int64_t acks = 0;  // of those
     // What ACKs have taken of the line by `acks_since`, in 1e-12 bit, and at what rate they do.
     Wide acked = 0;
     int64_t acks_since = 0, ack_rate = 0;
@@ -234,6 +241,8 @@ class SteppedFabric final : public Fabric {
     // Queue.
     int64_t since = 0, peak = 0;
     int64_t head = 0;              // flows, of what leaves now
+    int64_t acks_head = 0;         // ACKs of the data class, likewise
+    uint32_t ack_hops = kNil;      // the first of those whose ACKs pass
     uint64_t scale_q16 = 1 << 16;  // leaves over arrived, of what leaves now
     uint64_t told_q16 = 1 << 16;   // as downstream knows it
     // Marks.
@@ -252,6 +261,15 @@ class SteppedFabric final : public Fabric {
     int64_t rearm = -1, holds = 0, held = 0;
   };
 
+  /// ACKs of a queue pair at one port of their way. Rates are those of the data that they are for.
+  struct AckHop {
+    uint32_t port = 0, qp = 0;
+    int64_t in = 0, head = 0, out = 0;  // as of Hop
+    Rates leaving;
+    bool listed = false;
+    uint32_t before = kNil, after = kNil;  // among those of the port
+  };
+
   struct Node {
     uint32_t global = 0;
     bool host = false;
@@ -263,7 +281,7 @@ class SteppedFabric final : public Fabric {
     std::vector<uint32_t> active;  // queue pairs with something to send
     int64_t line = 0, acks = 0, wanted = 0;
     int64_t shared_acks = 0;  // as in the last division
-    bool full = false;
+    bool full = false, turns = false;  // then
   };
 
   struct QueuePair {
@@ -329,6 +347,7 @@ class SteppedFabric final : public Fabric {
   void on_sender(uint32_t qp);
   void on_front(uint32_t hop);
   void on_leave(uint32_t hop);
+  void on_acks_leave(uint32_t reverse);
   void on_port(uint32_t port);
   void on_resume(uint32_t hop);
   void on_last_packet(uint32_t message);
@@ -345,6 +364,7 @@ class SteppedFabric final : public Fabric {
   void set_rate(uint32_t qp, int64_t rate, bool next_packet);
   void send_front(uint32_t qp, int64_t at, int64_t rate);
   void share(uint32_t nic, uint32_t changed);
+  void take_turns(std::vector<std::pair<int64_t, uint32_t>>& levels, int64_t line) const;
   [[nodiscard]] int64_t allowed(const QueuePair& q) const;
   void want(uint32_t qp);
   void arm_increase(uint32_t qp, int64_t at);
@@ -367,6 +387,7 @@ class SteppedFabric final : public Fabric {
 
   // Queues.
   [[nodiscard]] static int64_t slope(const Port& p);
+  [[nodiscard]] int64_t data_line(const Port& p) const;
   [[nodiscard]] int bin_of(const Port& p, int64_t queue) const;
   /// Of what the packets that wait count beyond the fluid, in queue units.
   [[nodiscard]] int64_t offset(const Port& p) const;
@@ -378,6 +399,12 @@ class SteppedFabric final : public Fabric {
   void rescale(uint32_t port, uint32_t changed);
   void tell(uint32_t hop);
   void told_receiver(uint32_t qp, int64_t rate);
+  void pass_acks(uint32_t qp, uint32_t reverse, int64_t rate);
+  void tell_acks(uint32_t reverse);
+  [[nodiscard]] bool tells(const Port& p, AckHop& h) const;
+  [[nodiscard]] static int64_t acks_of(const Port& p, int64_t data);
+  void list(Port& p, uint32_t reverse);
+  void unlist(Port& p, uint32_t reverse);
   [[nodiscard]] int64_t wait_ps(const Port& p, int64_t at) const;
   void draw(Hop& h);
   [[nodiscard]] Wide phase_of(const Port& p, Hop& h) const;
@@ -423,7 +450,7 @@ class SteppedFabric final : public Fabric {
   std::vector<Nic> nics_;
   std::vector<QueuePair> qps_;
   std::vector<Hop> hops_;
-  std::vector<uint32_t> reverse_;
+  std::vector<AckHop> reverse_;
   std::vector<uint32_t> path_;      // ports of hops_
   std::vector<Wide> acked_before_;  // alone, likewise: the port's clock of ACKs at `alone_since`
   std::vector<Message> messages_;

@@ -71,6 +71,7 @@ void SteppedFabric::absorb(SteppedFabric& o) {
     p.peer = node[p.peer];
     move(p.nic, nics);
     move(p.alone, qps);
+    move(p.ack_hops, reverse);
     for (uint32_t& h : p.members) h += hops;
     for (uint32_t& h : p.heap) h += hops;
   }
@@ -86,7 +87,13 @@ void SteppedFabric::absorb(SteppedFabric& o) {
   append(hops_, o.hops_);
   append(path_, o.path_, ports);
   append(acked_before_, o.acked_before_);
-  append(reverse_, o.reverse_, ports);
+  for (AckHop& h : o.reverse_) {
+    h.port += ports;
+    h.qp += qps;
+    move(h.before, reverse);
+    move(h.after, reverse);
+  }
+  append(reverse_, o.reverse_);
   for (QueuePair& q : o.qps_) {
     q.forward += hops;
     q.reverse += reverse;
@@ -127,6 +134,9 @@ void SteppedFabric::absorb(SteppedFabric& o) {
       case kLeave:
       case kResume:
         index += hops;
+        break;
+      case kAcksLeave:
+        index += reverse;
         break;
       case kPort:
         index += ports;

@@ -98,6 +98,11 @@ void SteppedFabric::settle(Port& p) {
   p.peak = std::max(p.peak, p.queue);
 }
 
+/// What is left for the queue, in bit/s.
+int64_t SteppedFabric::data_line(const Port& p) const {
+  return config_.ack_in_data_class ? p.carries : std::max(p.carries / 2, p.carries - p.acks);
+}
+
 /// What waits at `at`, not long from now, in ps of the line.
 int64_t SteppedFabric::wait_ps(const Port& p, int64_t at) const {
   int64_t queue =
@@ -107,7 +112,7 @@ int64_t SteppedFabric::wait_ps(const Port& p, int64_t at) const {
     queue += static_cast<int64_t>(p.members.size() - 1) *
              static_cast<int64_t>(full_ >> (kQueueShift + 1));
   }
-  return static_cast<int64_t>((static_cast<Wide>(queue) << kQueueShift) / p.carries);
+  return static_cast<int64_t>((static_cast<Wide>(queue) << kQueueShift) / data_line(p));
 }
 
 /// Sets the next event of the port.
@@ -220,7 +225,7 @@ void SteppedFabric::on_front(uint32_t hi) {
     h.leaving.push(rate);
     ++qps_[h.qp].under_way;
     events_.push(
-        now_ + static_cast<int64_t>((static_cast<Wide>(p.queue) << kQueueShift) / p.carries),
+        now_ + static_cast<int64_t>((static_cast<Wide>(p.queue) << kQueueShift) / data_line(p)),
         key(kLeave, hi), 0);
   }
   rescale(pi, hi);
@@ -283,11 +288,13 @@ void SteppedFabric::set_head(uint32_t hi, int64_t rate) {
 /// What leaves a port may be another share of what arrived. `changed`: that flow has changed.
 void SteppedFabric::rescale(uint32_t pi, uint32_t changed) {
   Port& p = ports_[pi];
-  const int64_t arrived = p.head + p.acks;
   uint64_t scale = 1 << 16;
   if (p.queue > 0 || slope(p) > 0) {
+    // ACKs of the data class have a share like a flow; those of the control class go first.
+    const int64_t arrived = config_.ack_in_data_class ? p.head + p.acks_head : p.head;
+    const int64_t line = data_line(p);
     scale = arrived == 0 ? kMostScale
-                         : static_cast<uint64_t>((static_cast<Wide>(p.carries) << 16) / arrived);
+                         : static_cast<uint64_t>((static_cast<Wide>(line) << 16) / arrived);
     scale = std::min(scale, kMostScale);
   }
   p.scale_q16 = scale;
@@ -300,6 +307,9 @@ void SteppedFabric::rescale(uint32_t pi, uint32_t changed) {
     p.told_q16 = scale;
     // By index: telling may lead back here, but neither adds nor removes flows.
     for (size_t i = 0; i < ports_[pi].members.size(); ++i) tell(ports_[pi].members[i]);
+    if (config_.ack_in_data_class) {
+      for (uint32_t ri = ports_[pi].ack_hops; ri != kNil; ri = reverse_[ri].after) tell_acks(ri);
+    }
   } else if (changed != kNil) {
     tell(changed);
   }
@@ -330,19 +340,24 @@ void SteppedFabric::told_receiver(uint32_t qi, int64_t rate) {
   QueuePair& q = qps_[qi];
   const int64_t off = rate > q.delivered_rate ? rate - q.delivered_rate : q.delivered_rate - rate;
   if (off == 0 || (rate != 0 && off <= q.delivered_rate >> kTellAcksShift)) return;
-  const int64_t before = q.delivered_rate;
   q.delivered_rate = rate;
-  for (uint32_t i = 0; i < q.reverse_hops; ++i) {
-    const uint32_t pi = reverse_[q.reverse + i];
+  pass_acks(qi, q.reverse, rate);
+}
+
+/// ACKs for data of this rate arrive at hop `ri` of the way back, and at those behind it up to the
+/// first queue that they wait in.
+void SteppedFabric::pass_acks(uint32_t qi, uint32_t ri, int64_t rate) {
+  const QueuePair& q = qps_[qi];
+  for (; ri < q.reverse + q.reverse_hops; ++ri) {
+    AckHop& h = reverse_[ri];
+    const uint32_t pi = h.port;
     Port& p = ports_[pi];
-    const auto acks = [&p](int64_t data) {
-      return static_cast<int64_t>(static_cast<Wide>(data) * p.ack_share_q40 >> 40);
-    };
-    const int64_t change = acks(rate) - acks(before);
+    const int64_t change = acks_of(p, rate) - acks_of(p, h.in);
+    h.in = rate;
     p.acked = acked(p);
     p.acks_since = now_;
     p.ack_rate += change;
-    if (i == 0) {
+    if (ri == q.reverse) {
       Nic& nic = nics_[p.nic];
       nic.acks += change;
       if (nic.active.empty()) continue;
@@ -359,10 +374,78 @@ void SteppedFabric::told_receiver(uint32_t qi, int64_t rate) {
     if (!rests) settle(p);
     p.acks += change;
     p.in += change;
-    if (rests) continue;
-    rescale(pi, kNil);
-    reschedule(pi);
+    if (!h.listed && config_.ack_in_data_class) list(p, ri);
+    if (config_.ack_in_data_class && (p.queue > 0 || !h.leaving.empty())) {
+      h.leaving.push(rate);
+      events_.push(
+          now_ + static_cast<int64_t>((static_cast<Wide>(p.queue) << kQueueShift) / p.carries),
+          key(kAcksLeave, ri), 0);
+      rescale(pi, kNil);
+      reschedule(pi);
+      return;
+    }
+    p.acks_head += acks_of(p, rate) - acks_of(p, h.head);
+    h.head = rate;
+    if (!rests) {
+      rescale(pi, kNil);
+      reschedule(pi);
+    }
+    if (rate == 0 && h.listed) unlist(p, ri);
+    if (!tells(p, h)) return;
+    rate = h.out;
   }
+}
+
+/// ACKs that arrived at another rate leave the queue.
+void SteppedFabric::on_acks_leave(uint32_t ri) {
+  AckHop& h = reverse_[ri];
+  Port& p = ports_[h.port];
+  settle(p);
+  const int64_t rate = h.leaving.pop();
+  p.acks_head += acks_of(p, rate) - acks_of(p, h.head);
+  h.head = rate;
+  rescale(h.port, kNil);
+  reschedule(h.port);
+  tell_acks(ri);
+  if (h.head == 0 && h.in == 0 && h.leaving.empty() && h.listed) unlist(p, ri);
+}
+
+/// The next hop learns at what rate ACKs come, if that has changed.
+void SteppedFabric::tell_acks(uint32_t ri) {
+  AckHop& h = reverse_[ri];
+  if (tells(ports_[h.port], h)) pass_acks(h.qp, ri + 1, h.out);
+}
+
+bool SteppedFabric::tells(const Port& p, AckHop& h) const {
+  const auto out = config_.ack_in_data_class
+                       ? static_cast<int64_t>(
+                             static_cast<Wide>(h.head) * static_cast<int64_t>(p.scale_q16) >> 16)
+                       : h.head;
+  const int64_t off = out > h.out ? out - h.out : h.out - out;
+  if (off == 0 || (out != 0 && off <= h.out >> kTellAcksShift)) return false;
+  h.out = out;
+  return true;
+}
+
+int64_t SteppedFabric::acks_of(const Port& p, int64_t data) {
+  return static_cast<int64_t>(static_cast<Wide>(data) * p.ack_share_q40 >> 40);
+}
+
+/// Those whose ACKs pass a port, the last to come first.
+void SteppedFabric::list(Port& p, uint32_t ri) {
+  AckHop& h = reverse_[ri];
+  h.listed = true;
+  h.before = kNil;
+  h.after = p.ack_hops;
+  if (h.after != kNil) reverse_[h.after].before = ri;
+  p.ack_hops = ri;
+}
+
+void SteppedFabric::unlist(Port& p, uint32_t ri) {
+  AckHop& h = reverse_[ri];
+  h.listed = false;
+  (h.before == kNil ? p.ack_hops : reverse_[h.before].after) = h.after;
+  if (h.after != kNil) reverse_[h.after].before = h.before;
 }
 
 // ---------------------------------------------------------------- marks
@@ -449,18 +532,28 @@ void SteppedFabric::mark(uint32_t pi, uint32_t hi, bool next) {
     int64_t at = first;
     const int64_t decision = next_cut(q, at);
     const Wide gain = std::max<Wide>(1, static_cast<Wide>(hazards_[bin]) * out);
+    // What waits on the way grows or drains meanwhile: news is spread out, or comes all at once.
+    const int64_t spread = std::clamp(
+        back_at_sender(q, at_receiver(hi, now_ + begins + cut), false) - to_sender - begins,
+        cut >> 6, cut << 6);
+    const int64_t from = begins;
+    const auto heard_at = [&](int64_t begin) {
+      return to_sender + from +
+             static_cast<int64_t>(static_cast<Wide>(begin - from) * spread / cut);
+    };
     ++p.marked;
     while (true) {
       // Until the alpha timer ticks, further marks change nothing.
-      rest = std::max(rest, begins + origin + (at - origin + tick - 1) / tick * tick - at);
+      const int64_t until = origin + (at - origin + tick - 1) / tick * tick - at;
+      rest = std::max(rest, begins + static_cast<int64_t>(static_cast<Wide>(until) * cut / spread));
       draw(h);
       const auto wait = static_cast<int64_t>(std::min<Wide>(kNever / 4, h.patience * full_ / gain));
       // The nearest beginning to that.
       const int64_t packets = std::max<int64_t>(1, (rest + wait - begins + spacing / 2) / spacing);
       const int64_t later = begins + packets * spacing;
-      if (to_sender + later >= decision || later > 2 * cut) break;
+      if (heard_at(later) >= decision || later > 2 * cut) break;
       begins = later;
-      at = std::max(now_, to_sender + begins);
+      at = std::max(now_, heard_at(begins));
       rest = begins + spacing / 2;
       q.notices.push_in_order(at);
       ++notices;
@@ -540,7 +633,7 @@ int64_t SteppedFabric::at_receiver(uint32_t hi, int64_t at) const {
 /// When the answer to what is at the receiver at `at` will be back.
 int64_t SteppedFabric::back_at_sender(const QueuePair& q, int64_t at, bool control) const {
   for (uint32_t i = 0; i < q.reverse_hops; ++i) {
-    const Port& p = ports_[reverse_[q.reverse + i]];
+    const Port& p = ports_[reverse_[q.reverse + i].port];
     if (i > 0 && !control && config_.ack_in_data_class) at += wait_ps(p, at);
     at += p.ack_ps + p.delay_ps;
   }

@@ -240,7 +240,12 @@ uint32_t SteppedFabric::make_qp(const QpIdentity& id) {
   routing_->path({dst_node, src_node, kDestinationPort, src_port}, scratch_);
   q.reverse = static_cast<uint32_t>(reverse_.size());
   q.reverse_hops = static_cast<uint32_t>(scratch_.size());
-  for (const uint32_t global : scratch_) reverse_.push_back(visit(global));
+  for (const uint32_t global : scratch_) {
+    AckHop h;
+    h.port = visit(global);
+    h.qp = index;
+    reverse_.push_back(std::move(h));
+  }
   const Port& first = ports_[path_[q.forward]];
   q.nic = first.nic;
   q.line = first.rate_bps;
@@ -369,7 +374,7 @@ void SteppedFabric::book(const Message& m) {
     p.payload += m.bytes;
   }
   for (uint32_t i = 0; i < q.reverse_hops; ++i) {
-    Port& p = ports_[reverse_[q.reverse + i]];
+    Port& p = ports_[reverse_[q.reverse + i].port];
     p.packets += acks;
     p.bytes += static_cast<int64_t>(acks) * config_.ack_bytes;
   }

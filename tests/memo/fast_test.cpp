@@ -124,9 +124,17 @@ PacketConfig config_of(CongestionControl congestion) {
 
 TEST(Fast, StepsRingsThatContendAndSaysHowFarOffItIs) {
   const Topology topology = two_leaves();
-  const PacketConfig config = config_of(CongestionControl::dcqcn);
+  PacketConfig config = config_of(CongestionControl::dcqcn);
   const Job job = job_of(crossing_rings(), {{CollectiveKind::all_reduce, 16'000'000},
                                             {CollectiveKind::all_gather, 4'000'000}});
+  // Marks are dice, and four senders share a link: single runs differ by some percent.
+  double packets_us = 0, fast_us = 0;
+  for (config.seed = 1; config.seed <= 24; ++config.seed) {
+    packets_us += run(topology, config, job, false).end.micros();
+    fast_us += run(topology, config, job, true).end.micros();
+  }
+  EXPECT_NEAR(fast_us / packets_us, 1.0, 0.02);
+  config.seed = 1;
   const Fast packets = run(topology, config, job, false);
   const Fast fast = run(topology, config, job, true, 1.0);
   EXPECT_EQ(packets.stats.stepped, 0U);
@@ -135,9 +143,6 @@ TEST(Fast, StepsRingsThatContendAndSaysHowFarOffItIs) {
   EXPECT_GE(fast.stats.bytes_stepped, 192'000'000);
   EXPECT_LT(fast.stats.events, packets.stats.events / 4);
   ASSERT_EQ(fast.collectives.size(), packets.collectives.size());
-  // Marks are dice, and four senders share a link: single runs differ by some percent.
-  const double ratio = static_cast<double>(fast.end.ps()) / static_cast<double>(packets.end.ps());
-  EXPECT_NEAR(ratio, 1.0, 0.08);
   const Fast again = run(topology, config, job, true);
   EXPECT_EQ(again.fingerprint, fast.fingerprint);  // and the audit changes nothing
   EXPECT_EQ(again.stats.audit_n, 0U);

@@ -263,6 +263,87 @@ TEST(Stepped, EnsemblesOfSeedsAgreeWithPackets) {
   }
 }
 
+/// Two flows each way over one link between two leaves of two hosts: what waits in either direction
+/// meets the ACKs of the other.
+struct BothWays {
+  Topology topology = two_tiers(2, 2, 1, Rate::gbps(400), Time::ns(500));
+  std::vector<Flow> flows = {{0, 2, 6'400'000, {}, 0},
+                             {1, 3, 6'400'000, {}, 0},
+                             {2, 0, 6'400'000, {}, 0},
+                             {3, 1, 6'400'000, {}, 0}};
+};
+
+PacketConfig both_ways(const std::string& congestion, const std::string& ack_class,
+                       const std::string& ack_size, int seed) {
+  test::Scenario s({{"transport.payload", "4096B"}, {"transport.header", "96B"}});
+  s.set("congestion", congestion).set("ecn.kmin", "1MB").set("ecn.kmax", "4MB");
+  s.set("ecn.pmax", "0.2").set("switch.buffer", "64MiB").set("transport.ack_size", ack_size);
+  s.set("transport.ack_class", ack_class).set("seed", std::to_string(seed));
+  return s.make();
+}
+
+// ACKs of the data class come at the rate at which the queue before lets them out.
+TEST(Stepped, AcksWaitBehindDataOrGoFirst) {
+  const BothWays b;
+  for (const std::string ack_class : {"data", "control"}) {
+    const PacketConfig config = both_ways("none", ack_class, "256B", 1);
+    const Ran p = run<PacketFabric>(b.topology, config, b.flows);
+    const Ran s = run<SteppedFabric>(b.topology, config, b.flows);
+    EXPECT_TRUE(s.declined.empty()) << s.declined;
+    for (size_t i = 0; i < b.flows.size(); ++i) {
+      EXPECT_NEAR(s.records[i].delivered.micros() / p.records[i].delivered.micros(), 1, 0.005)
+          << ack_class << ", flow " << i;
+    }
+    EXPECT_NEAR(mean_us(s) / mean_us(p), 1, 0.003) << ack_class;
+  }
+}
+
+// Where news of marks waits behind data its distance changes as the queue does, and with it how
+// many cuts come of it; ACKs of the control class leave less of the line to what is marked.
+TEST(Stepped, NewsOfMarksComesAsDenseAsWithPackets) {
+  const BothWays b;
+  for (const std::string ack_class : {"data", "control"}) {
+    double p = 0, s = 0;
+    uint64_t p_cuts = 0, s_cuts = 0;
+    const auto cuts = [](const Ran& r) {
+      return static_cast<uint64_t>(
+          std::count_if(r.rates.begin(), r.rates.end(), [](const RateEvent& e) { return e.cut; }));
+    };
+    for (int seed = 1; seed <= 400; ++seed) {
+      const PacketConfig config = both_ways("dcqcn", ack_class, "256B", seed);
+      const Ran packets = run<PacketFabric>(b.topology, config, b.flows);
+      const Ran stepped = run<SteppedFabric>(b.topology, config, b.flows);
+      ASSERT_TRUE(stepped.declined.empty()) << stepped.declined;
+      p += mean_us(packets);
+      s += mean_us(stepped);
+      p_cuts += cuts(packets);
+      s_cuts += cuts(stepped);
+    }
+    EXPECT_NEAR(static_cast<double>(s_cuts) / static_cast<double>(p_cuts), 1, 0.04)
+        << ack_class << ": " << p_cuts << " and " << s_cuts << " cuts";
+    EXPECT_NEAR(s / p, 1, 0.015) << ack_class;
+  }
+}
+
+// A packet that is due waits for the one that its NIC is sending, and the next is due an interval
+// later: what a paced queue pair gets beside one at line rate is less than its rate.
+TEST(Stepped, QueuePairsTakeTurnsAtTheirNic) {
+  const Topology t = star(5, Rate::gbps(400), Time::ns(500));
+  const std::vector<Flow> flows = {{0, 3, 60'000'000, {}, 0},
+                                   {1, 3, 8'000'000, {}, 0},
+                                   {2, 3, 4'000'000, {}, 0},
+                                   {0, 4, 60'000'000, {}, 0}};
+  double p = 0, s = 0;
+  for (int seed = 1; seed <= 400; ++seed) {
+    const PacketConfig config = both_ways("dcqcn", "data", "64B", seed);
+    const Ran stepped = run<SteppedFabric>(t, config, flows);
+    ASSERT_TRUE(stepped.declined.empty()) << stepped.declined;
+    p += run<PacketFabric>(t, config, flows).records[3].delivered.micros();
+    s += stepped.records[3].delivered.micros();
+  }
+  EXPECT_NEAR(s / p, 1, 0.02);
+}
+
 // Orders that cut at once, CNP packets, a byte counter.
 TEST(Stepped, ThePublishedOrderAgreesWithPackets) {
   double p = 0;

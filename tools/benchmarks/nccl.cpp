@@ -433,8 +433,7 @@ const char* scale_of(const Log& l) {
 }
 
 bool infiniband_class(const Log& l) {
-  return l.domains == 1 || l.transport == "ib" || l.transport == "roce" || l.transport == "ctran" ||
-         l.transport == "slingshot" || l.transport == "pollara";
+  return l.domains == 1 || l.transport == "ib" || l.transport == "roce";
 }
 
 double busbw(const Log& l, const Point& p, double us) {
@@ -621,6 +620,7 @@ int run(int argc, char** argv) {
   std::ofstream out;
   if (!points.empty()) {
     out.open(points);
+    if (!out) throw UserError(points + " cannot be written", "name another file for --points");
     out << "id,op,size,measured_us,simulated_us,formula_us,algorithm\n";
   }
   const std::vector<Row> index = read_csv(reference / "index.csv");
@@ -646,7 +646,7 @@ int run(int argc, char** argv) {
           .push_back(100 * (p.size >= kLarge ? p.rate_error() : p.time_error()));
       all.push_back(100 * std::fabs(p.time_error()));
       if (algorithms.empty() || algorithms.back() != p.algorithm) algorithms.push_back(p.algorithm);
-      if (out)
+      if (out.is_open())
         out << fmt::format("{},{},{},{},{:.3f},{:.3f},{}\n", l.id, l.op, p.size, p.measured_us,
                            p.simulated_us, p.formula_us, p.algorithm);
     }
@@ -682,8 +682,8 @@ int run(int argc, char** argv) {
   table("scale", scale_of);
   head("all (points / medians of logs)");
   all.print("all");
-  class_of_ib.print("NVLink and RDMA");
-  clouds.print("clouds");
+  class_of_ib.print("NVLink, InfiniBand, RoCE");
+  clouds.print("other transports");
   formula.print("formula without a fabric");
   if (with_packets) compare_engines(logs);
   if (with_faulty) compare_faulty(index, reference, only);

@@ -5,9 +5,10 @@
 //
 //   bench_stepping [--only TEXT] [--seeds N] [--reference DIR]
 //
-// Flow completion is until the last ACK; a ring's time until its last chunk is delivered. Ratio:
-// link transmissions of packets over events of stepping. Sets of the published tables are run where
-// the folder of references is found. Last line: one JSON object.
+// Flow completion is until the last ACK. The end is that of the last flow; of rings, the mean of
+// how long each took until its last chunk was delivered. Ratio: link transmissions of packets over
+// events of stepping. Sets of the published tables are run where the folder of references is found.
+// Last line: one JSON object.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -34,7 +35,9 @@ namespace {
 /// and a chunk leaves when the one before it has come in.
 struct Rings {
   std::vector<std::vector<uint32_t>> members;
-  int64_t chunk = 0;
+  std::vector<int64_t> chunks;   ///< bytes, by ring
+  std::vector<Time> starts;      ///< by ring
+  std::vector<size_t> halves{};  ///< by ring; 1: a reduce-scatter or all-gather, 2: both
 };
 
 struct Case {
@@ -52,7 +55,8 @@ struct Figures {
   std::string declined;
 };
 
-void run_rings(Fabric& fabric, const Rings& rings) {
+/// @returns how long those with most members took, mean, in us.
+double run_rings(Fabric& fabric, const Rings& rings) {
   struct Role {
     size_t ring, at;
     uint32_t step;
@@ -63,25 +67,38 @@ void run_rings(Fabric& fabric, const Rings& rings) {
     Transfer t;
     t.src = m[at];
     t.dst = m[(at + 1) % m.size()];
-    t.size = Bytes(rings.chunk);
+    t.size = Bytes(rings.chunks[ring]);
     t.channel = static_cast<uint32_t>(ring);
     roles.push_back({ring, at, step});
     fabric.start(t, when);
   };
   for (size_t r = 0; r < rings.members.size(); ++r) {
-    for (size_t i = 0; i < rings.members[r].size(); ++i) send(r, i, 0, Time());
+    for (size_t i = 0; i < rings.members[r].size(); ++i) send(r, i, 0, rings.starts[r]);
   }
   std::vector<Completion> done;
+  std::vector<Time> ends(rings.members.size());
   while (fabric.outstanding() > 0) {
     done.clear();
     fabric.advance(Time::infinity(), done);
     for (const Completion& c : done) {
       if (c.what != Completion::What::delivered) continue;
       const Role role = roles[c.id];
+      ends[role.ring] = c.at;
       const size_t n = rings.members[role.ring].size();
-      if (role.step + 1 < 2 * (n - 1)) send(role.ring, (role.at + 1) % n, role.step + 1, c.at);
+      if (role.step + 1 < rings.halves[role.ring] * (n - 1)) {
+        send(role.ring, (role.at + 1) % n, role.step + 1, c.at);
+      }
     }
   }
+  size_t most = 0;
+  for (const auto& m : rings.members) most = std::max(most, m.size());
+  double sum = 0, count = 0;
+  for (size_t r = 0; r < ends.size(); ++r) {
+    if (rings.members[r].size() < most) continue;
+    sum += (ends[r] - rings.starts[r]).micros();
+    ++count;
+  }
+  return sum / count;
 }
 
 void run_flows(Fabric& fabric, const std::vector<Flow>& flows) {
@@ -108,8 +125,9 @@ Figures run(const Case& c, const Topology& topology, const PacketConfig& config,
   else
     fabric = std::make_unique<PacketFabric>(topology, config);
   const auto began = std::chrono::steady_clock::now();
-  if (c.rings.chunk > 0)
-    run_rings(*fabric, c.rings);
+  double rings_us = 0;
+  if (!c.rings.chunks.empty())
+    rings_us = run_rings(*fabric, c.rings);
   else
     run_flows(*fabric, flows);
   f.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
@@ -124,7 +142,7 @@ Figures run(const Case& c, const Topology& topology, const PacketConfig& config,
   const FabricTotals t = fabric->totals();
   f.mean_us = s.mean;
   f.p99_us = s.p99;
-  f.end_us = end.micros();
+  f.end_us = c.rings.chunks.empty() ? end.micros() : rings_us;
   f.transmissions = t.transmissions;
   f.events = t.events;
   f.pauses = t.pfc_pauses;
@@ -209,13 +227,64 @@ std::vector<Case> all_cases(const fs::path& reference) {
       c.rings.members[0].push_back(i % 4 * 8 + i / 4);
       c.rings.members[1].push_back(i % 4 * 8 + 4 + i / 4);
     }
-    c.rings.chunk = chunk;
+    c.rings.chunks.assign(2, chunk);
+    c.rings.starts.resize(2);
+    c.rings.halves = {2, 2};
     cases.push_back(std::move(c));
   };
   rings("two rings, 1 MB chunks, 100G", 1'000'000, "100Gbps");
   rings("two rings, 4 MB chunks, 100G", 4'000'000, "100Gbps");
   rings("two rings, 1 MB chunks, 400G", 1'000'000, "400Gbps");
   rings("two rings, 4 MB chunks, 400G", 4'000'000, "400Gbps");
+  // Each of four leaves has one link up, on which a flow of either ring goes; so has dense (c).
+  const auto uplinks = [&](const std::string& name, std::vector<int64_t> chunks, Time later) {
+    Case c{name,
+           plain,
+           {"cluster={nodes: 64, gpus_per_node: 1}",
+            "fabric.topology={kind: leaf-spine, leaf_radix: 17, oversubscription: 16, scale_up: "
+            "{kind: none}, nic: {rate: 400Gbps}}",
+            "fabric.transport={preset: rocev2}", "traffic=[{pattern: permutation, size: 1MB}]"},
+           {},
+           true,
+           "ring"};
+    for (uint32_t r = 0; r < 2; ++r) {
+      c.rings.members.emplace_back();
+      for (uint32_t i = 0; i < 32; ++i) c.rings.members[r].push_back(2 * i + r);
+      c.rings.starts.push_back(r == 0 ? Time() : later);
+    }
+    c.rings.chunks = std::move(chunks);
+    c.rings.halves = {1, 1};
+    cases.push_back(std::move(c));
+  };
+  uplinks("one uplink, 7.5 and 6.4 MB", {7'474'624, 6'427'072}, Time::us(304));
+  uplinks("one uplink, 6.4 MB", {6'427'072, 6'427'072}, Time());
+  // Of a rail of dense (c): the rings of the first and the last stage over four leaves of 32 hosts
+  // with 16 links up, and between the stages the gradients of the embedding, by pairs.
+  Case rail{"a rail of dense (c)",
+            plain,
+            {"cluster={nodes: 128, gpus_per_node: 1}",
+             "fabric.topology={kind: leaf-spine, leaf_radix: 48, oversubscription: 2, scale_up: "
+             "{kind: none}, nic: {rate: 400Gbps}}",
+             "fabric.transport={preset: rocev2}", "traffic=[{pattern: permutation, size: 1MB}]"},
+            {},
+            true,
+            "ring"};
+  const auto add = [&rail](std::vector<uint32_t> members, int64_t chunk, Time start,
+                           size_t halves) {
+    rail.rings.members.push_back(std::move(members));
+    rail.rings.chunks.push_back(chunk);
+    rail.rings.starts.push_back(start);
+    rail.rings.halves.push_back(halves);
+  };
+  std::vector<uint32_t> first, last;
+  for (uint32_t i = 0; i < 32; ++i) {
+    first.push_back(4 * i);
+    last.push_back(4 * i + 3);
+  }
+  add(first, 7'474'624, Time::us(304), 1);
+  add(last, 6'427'072, Time(), 1);
+  for (uint32_t i = 0; i < 32; ++i) add({4 * i, 4 * i + 3}, 52'428'800, Time::us(297), 2);
+  cases.push_back(std::move(rail));
   return cases;
 }
 

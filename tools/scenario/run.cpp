@@ -521,10 +521,28 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
            "tuned adds it)",
            true);
     } else {
+      std::string changed;
+      for (const std::string& key : s.collectives.names()) {
+        if (key.rfind("nccl.", 0) != 0) continue;
+        const Origin::Kind from = s.collectives.origin(key).kind;
+        const bool own = from == Origin::Kind::user || from == Origin::Kind::command_line;
+        const bool constant = key == "nccl.header" || key == "nccl.efficiency" ||
+                              key == "nccl.hop" || key == "nccl.call" || key == "nccl.ll_rate" ||
+                              key == "nccl.rendezvous" || key == "nccl.fill" ||
+                              key.rfind("nccl.step_", 0) == 0;
+        if (own && constant) changed += (changed.empty() ? "; changed: " : ", ") + key.substr(5);
+      }
+      if (s.device.generation.empty() && s.collectives.is_word("nccl.generation", "auto")) {
+        note("collectives",
+             "the card of " + s.device.name +
+                 " names no generation: constants of hopper are taken (nccl.generation)",
+             true);
+      }
       note("collectives",
            "software time as NCCL takes it, by constants of release " +
                s.collectives.text("nccl.release") + " and of transport '" +
                s.collectives.text("nccl.transport") + "' (" + s.collectives.text("nccl.source") +
+               changed +
                "); beside 119 public nccl-tests logs times are within 8 % (median) up to 64 KiB "
                "and bandwidths within 3 % from 64 MiB on, one in ten worse than 15 %: " +
                "docs/collectives.md; halving-doubling, pairwise and hierarchical have none",

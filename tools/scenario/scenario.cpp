@@ -1405,6 +1405,8 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
   if (s.collectives.is_word("protocol", "auto")) {
     for (const std::string& key : s.collectives.names()) {
       if (key.rfind("nccl.", 0) != 0) continue;
+      // Names of the environment stand for other keys, which may count; one does not.
+      if (key.rfind("nccl.env.", 0) == 0 && key != "nccl.env.NCCL_NVLS_ENABLE") continue;
       const Origin::Kind from = s.collectives.origin(key).kind;
       if (from == Origin::Kind::default_value) continue;
       s.warnings.push_back("collectives." + key +
