@@ -378,12 +378,14 @@ class Selector final : public CollectiveSelector {
   }
 
   std::vector<std::unique_ptr<CollectiveAlgorithm>> algorithms_;
-  std::vector<const CollectiveAlgorithm*> order_[kKindCount];           // what to try
-  bool tune_[kKindCount] = {};                                          // no algorithm is asked for
-  std::map<const CollectiveAlgorithm*, std::unique_ptr<Later>> later_;  // looked up only
+  std::vector<const CollectiveAlgorithm*> order_[kKindCount];  // what to try
+  bool tune_[kKindCount] = {};                                 // no algorithm is asked for
   std::unique_ptr<NcclModel> model_;
   std::map<const CollectiveAlgorithm*, std::array<std::unique_ptr<CollectiveAlgorithm>, kProtocols>>
       protocols_;  // looked up only
+
+  // With collectives.launch: looked up only.
+  std::map<const CollectiveAlgorithm*, std::unique_ptr<Later>> later_;
 };
 
 }  // namespace
