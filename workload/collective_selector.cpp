@@ -398,10 +398,12 @@ class Selector final : public CollectiveSelector {
   bool tune_[kKindCount] = {};                                 // no algorithm is asked for
   bool tuned_ = false;
   std::string protocol_, transport_;
-  std::map<const CollectiveAlgorithm*, std::unique_ptr<Later>> later_;  // looked up only
   std::unique_ptr<NcclModel> model_;
   std::map<const CollectiveAlgorithm*, std::array<std::unique_ptr<CollectiveAlgorithm>, kProtocols>>
       protocols_;  // looked up only
+
+  // With collectives.launch: looked up only.
+  std::map<const CollectiveAlgorithm*, std::unique_ptr<Later>> later_;
 };
 
 }  // namespace
