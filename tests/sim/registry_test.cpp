@@ -140,6 +140,7 @@ TEST(Registry, CollectivesAndComputeModelsBuildFromDefaults) {
   DeviceCard card;
   card.name = "card";
   card.tflops = card.hbm_gbytes_per_s = 1;
+  card.fit.gemm_half = 0.5;  // model fitted asks for a fit
   for (const std::string& name : r.names("compute")) {
     if (name == "table") continue;  // has nothing to look up without its file
     const auto m = r.factory<ComputeFactory>("compute", name)(Params(r.get("compute", name).params),
