@@ -322,53 +322,33 @@ void SteppedFabric::share(uint32_t ni, uint32_t changed) {
 void SteppedFabric::take_turns(std::vector<std::pair<int64_t, uint32_t>>& levels,
                                int64_t line) const {
   struct Turn {
-    int64_t interval = 0, due = 0, first = -1, last = 0, sent = 0;
+    int64_t interval = 0, due = 0, first = 0, last = 0, sent = 0;  // ps; packets
   };
-  Turn turns[kTurns];
-  size_t n = levels.size();
   // Rare packets hold up the others, and are held up themselves, by a little: they go first.
-  int64_t rest = line;
+  Turn turns[kTurns];
   uint32_t which[kTurns];
   size_t many = 0;
-  for (size_t i = 0; i < n; ++i) {
-    if (levels[i].first < line >> kRareShift) {
-      rest -= levels[i].first;
+  int64_t rest = line;
+  for (size_t i = 0; i < levels.size(); ++i) {
+    const int64_t wanted = levels[i].first;
+    if (wanted < line >> kRareShift) {
+      rest -= wanted;
     } else {
+      turns[many].interval = static_cast<int64_t>(full_ / wanted);
       which[many++] = static_cast<uint32_t>(i);
     }
   }
   const auto slot = static_cast<int64_t>(full_ / rest);
-  for (size_t i = 0; i < many; ++i) {
-    turns[i].interval = static_cast<int64_t>(full_ / levels[which[i]].first);
-  }
-  if (many == 1) {
-    levels[which[0]].first = std::min(levels[which[0]].first, rest);
-    return;
-  }
-  // In turn, as the packet engine's NIC goes round.
-  size_t at = 0;
+  // Round robin, as the packet engine's NIC: the first that is due after the one served last.
+  size_t at = 0, enough = many == 1 ? 1 : 0;
   int64_t now = 0;
-  size_t enough = 0;
   for (int sent = 0; enough < many && sent < kMostTurns; ++sent) {
-    size_t next = many;
-    int64_t soonest = kNever;
+    size_t next = at;
     for (size_t k = 0, i = at; k < many; ++k, i = i + 1 == many ? 0 : i + 1) {
-      if (turns[i].due <= now) {
-        next = i;
-        break;
-      }
-      soonest = std::min(soonest, turns[i].due);
-    }
-    if (next == many) {
-      now = soonest;
-      for (size_t k = 0, i = at; k < many; ++k, i = i + 1 == many ? 0 : i + 1) {
-        if (turns[i].due <= now) {
-          next = i;
-          break;
-        }
-      }
+      if (std::max(turns[i].due, now) < std::max(turns[next].due, now)) next = i;
     }
     Turn& t = turns[next];
+    now = std::max(now, t.due);
     ++t.sent;
     if (t.sent == kSettled) t.first = now;
     if (t.sent == kSettled + kCounted) ++enough;

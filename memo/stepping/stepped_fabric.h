@@ -155,6 +155,7 @@ class SteppedFabric final : public Fabric {
   };
   enum class Trace : uint32_t { delivered = 1, acknowledged };
   static constexpr uint32_t kKindShift = 28;
+  static_assert(kAcksLeave < 1U << (32 - kKindShift));
   static uint32_t key(Kind kind, uint32_t index) { return kind << kKindShift | index; }
 
   /// Rates (or times) on their way, oldest first.
@@ -280,7 +281,7 @@ class SteppedFabric final : public Fabric {
   struct Nic {
     std::vector<uint32_t> active;  // queue pairs with something to send
     int64_t line = 0, acks = 0, wanted = 0;
-    int64_t shared_acks = 0;  // as in the last division
+    int64_t shared_acks = 0;           // as in the last division
     bool full = false, turns = false;  // then
   };
 
@@ -388,6 +389,7 @@ class SteppedFabric final : public Fabric {
   // Queues.
   [[nodiscard]] static int64_t slope(const Port& p);
   [[nodiscard]] int64_t data_line(const Port& p) const;
+  [[nodiscard]] int64_t drains_in(const Port& p, int64_t queue) const;
   [[nodiscard]] int bin_of(const Port& p, int64_t queue) const;
   /// Of what the packets that wait count beyond the fluid, in queue units.
   [[nodiscard]] int64_t offset(const Port& p) const;

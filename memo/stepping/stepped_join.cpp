@@ -45,6 +45,7 @@ void SteppedFabric::absorb(SteppedFabric& o) {
   const auto records = static_cast<uint32_t>(records_.size());
   TRAINYARD_ASSERT(messages + o.messages_.size() < (1U << kKindShift));
   TRAINYARD_ASSERT(hops + o.hops_.size() < (1U << kKindShift));
+  TRAINYARD_ASSERT(reverse + o.reverse_.size() < (1U << kKindShift));
   const auto move = [](uint32_t& index, uint32_t by) {
     if (index != kNil) index += by;
   };

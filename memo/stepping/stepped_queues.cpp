@@ -103,6 +103,11 @@ int64_t SteppedFabric::data_line(const Port& p) const {
   return config_.ack_in_data_class ? p.carries : std::max(p.carries / 2, p.carries - p.acks);
 }
 
+/// ps until so much has left, in queue units.
+int64_t SteppedFabric::drains_in(const Port& p, int64_t queue) const {
+  return static_cast<int64_t>((static_cast<Wide>(queue) << kQueueShift) / data_line(p));
+}
+
 /// What waits at `at`, not long from now, in ps of the line.
 int64_t SteppedFabric::wait_ps(const Port& p, int64_t at) const {
   int64_t queue =
@@ -112,7 +117,7 @@ int64_t SteppedFabric::wait_ps(const Port& p, int64_t at) const {
     queue += static_cast<int64_t>(p.members.size() - 1) *
              static_cast<int64_t>(full_ >> (kQueueShift + 1));
   }
-  return static_cast<int64_t>((static_cast<Wide>(queue) << kQueueShift) / data_line(p));
+  return drains_in(p, queue);
 }
 
 /// Sets the next event of the port.
@@ -224,9 +229,7 @@ void SteppedFabric::on_front(uint32_t hi) {
   } else {
     h.leaving.push(rate);
     ++qps_[h.qp].under_way;
-    events_.push(
-        now_ + static_cast<int64_t>((static_cast<Wide>(p.queue) << kQueueShift) / data_line(p)),
-        key(kLeave, hi), 0);
+    events_.push(now_ + drains_in(p, p.queue), key(kLeave, hi), 0);
   }
   rescale(pi, hi);
   reschedule(pi);
@@ -377,9 +380,7 @@ void SteppedFabric::pass_acks(uint32_t qi, uint32_t ri, int64_t rate) {
     if (!h.listed && config_.ack_in_data_class) list(p, ri);
     if (config_.ack_in_data_class && (p.queue > 0 || !h.leaving.empty())) {
       h.leaving.push(rate);
-      events_.push(
-          now_ + static_cast<int64_t>((static_cast<Wide>(p.queue) << kQueueShift) / p.carries),
-          key(kAcksLeave, ri), 0);
+      events_.push(now_ + drains_in(p, p.queue), key(kAcksLeave, ri), 0);
       rescale(pi, kNil);
       reschedule(pi);
       return;

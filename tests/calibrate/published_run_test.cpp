@@ -79,7 +79,7 @@ TEST(PublishedRun, ARowBecomesAScenario) {
   EXPECT_EQ(r.step_s, 0.5);
   EXPECT_TRUE(r.scores);
   const Scenario s =
-      scenario_from_text(scenario_of(r, r.dp, r.microbatches, engine_for(r), 0.5, 0.25));
+      load_scenario_text(scenario_of(r, r.dp, r.microbatches, engine_for(r), 0.5, 0.25), r.id);
   EXPECT_EQ(s.training->ranks, 16);
   EXPECT_EQ(s.training->global_batch, 32);
   EXPECT_EQ(s.training->recompute, Recompute::full);
@@ -214,8 +214,8 @@ TEST(PublishedRun, TheTableIsReadWhole) {
     held += fitted_source(r.source) ? 0 : 1;
     EXPECT_GT(r.step_s, 0) << r.id;
     EXPECT_NO_THROW((void)load_software(r.software, {})) << r.id;
-    EXPECT_NO_THROW((void)scenario_from_text(
-        scenario_of(r, fewest_replicas(r), 2 * r.pp, engine_for(r), 0.77, 0.88)))
+    EXPECT_NO_THROW((void)load_scenario_text(
+        scenario_of(r, fewest_replicas(r), 2 * r.pp, engine_for(r), 0.77, 0.88), r.id))
         << r.id;
   }
   const auto fitted =

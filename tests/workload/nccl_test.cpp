@@ -425,6 +425,45 @@ TEST_F(NcclScenario, TheFastPathGivesTheSame) {
   }
 }
 
+// Layers that repeat, communicators that overlap inside the delay, ranks that come apart, a link
+// that fails meanwhile: what is followed is what would have been simulated.
+TEST_F(NcclScenario, TheFastPathGivesTheSameOfATrainingStep) {
+  for (const std::string faults : {"",
+                                   "faults:\n  - {at: 300us, kind: link-degrade, where: "
+                                   "node0.nic3, rate: 50%, for: 300us}\n"}) {
+    const auto at = [&](const std::string& simulation) {
+      std::ofstream(dir_ / "w.yaml")
+          << "cluster: {nodes: 2}\nfabric: {transport: {congestion: {kind: none}}}\n"
+          << "workload:\n  model: {layers: 4, hidden: 1024, ffn: 4096, heads: 16, vocab: 8192}\n"
+          << "  layout: {tp: 4, pp: 2, dp: 2, zero: 1}\n"
+          << "  batch: {global: 8, sequence: 512}\n"
+          << faults << "collectives: {protocol: tuned}\nsimulation: {" << simulation << "}\n";
+      Result r = run_scenario(load_scenario((dir_ / "w.yaml").string()));
+      EXPECT_TRUE(r.complete) << r.incomplete_reason;
+      return r;
+    };
+    const Result one = at("engine: packet, fast_path: exact, domains: off");
+    const Result fast = at("engine: packet, fast_path: exact");
+    EXPECT_EQ(one.step_time, fast.step_time) << faults;
+    EXPECT_EQ(one.fingerprint, fast.fingerprint) << faults;
+    EXPECT_LT(fast.totals.events, one.totals.events) << faults;
+  }
+}
+
+// What is known to come out wrong says so.
+TEST_F(NcclScenario, AProtocolOnTheAnalyticEngineIsCautioned) {
+  const auto cautions = [&](const char* nodes, const char* how, const char* engine) {
+    const Result r = run(nodes, "1MiB", how, engine);
+    return std::any_of(r.trust.begin(), r.trust.end(), [](const auto& note) {
+      return note.text.find("overtake") != std::string::npos && note.caution;
+    });
+  };
+  EXPECT_TRUE(cautions("2", "protocol: tuned", "engine: analytic"));
+  EXPECT_FALSE(cautions("1", "protocol: tuned", "engine: analytic"));
+  EXPECT_FALSE(cautions("2", "protocol: auto", "engine: analytic"));
+  EXPECT_FALSE(cautions("2", "protocol: tuned", "engine: flow"));
+}
+
 TEST_F(NcclScenario, EveryPresetSaysWhereItComesFrom) {
   size_t presets = 0;
   std::set<std::string> figures;

@@ -32,6 +32,8 @@
 #include "network/engine.h"
 #include "sim/timeline.h"
 #include "tools/scenario/run.h"
+#include "tools/tables/csv_table.h"
+#include "tools/tables/quantile.h"
 #include "workload/fabric_facts.h"
 #include "workload/placement.h"
 
@@ -45,37 +47,10 @@ constexpr int64_t kSmall = 64 << 10, kLarge = 64 << 20;
 /// A row of index.csv, by column.
 using Row = std::map<std::string, std::string>;
 
-std::vector<std::string> split_csv(const std::string& line) {
-  std::vector<std::string> fields(1);
-  bool quoted = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (c == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
-      fields.back() += line[++i];
-    } else if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      fields.emplace_back();
-    } else if (c != '\r') {
-      fields.back() += c;
-    }
-  }
-  return fields;
-}
-
 std::vector<Row> read_csv(const fs::path& file) {
-  std::ifstream in(file);
-  if (!in) throw UserError("cannot read " + file.string());
-  std::string line;
-  std::getline(in, line);
-  const std::vector<std::string> columns = split_csv(line);
+  const CsvTable table = CsvTable::read(file.string());
   std::vector<Row> rows;
-  while (std::getline(in, line)) {
-    const std::vector<std::string> fields = split_csv(line);
-    Row row;
-    for (size_t i = 0; i < columns.size() && i < fields.size(); ++i) row[columns[i]] = fields[i];
-    rows.push_back(std::move(row));
-  }
+  for (size_t i = 0; i < table.rows(); ++i) rows.push_back(table.row(i));
   return rows;
 }
 
@@ -375,15 +350,6 @@ void simulate_log(Log& l, const std::string& engine) {
   }
   l.points = std::move(done);
   l.wall_s = wall;
-}
-
-double quantile(std::vector<double> v, double q) {
-  if (v.empty()) return 0;
-  std::sort(v.begin(), v.end());
-  const double at = q * static_cast<double>(v.size() - 1);
-  const auto i = static_cast<size_t>(at);
-  const double part = at - static_cast<double>(i);
-  return i + 1 < v.size() ? v[i] * (1 - part) + v[i + 1] * part : v[i];
 }
 
 /// Absolute errors in percent, point by point, and the median of each log.

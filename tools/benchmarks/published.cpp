@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "tools/published/predict.h"
+#include "tools/tables/quantile.h"
 
 namespace fs = std::filesystem;
 using namespace trainyard;
@@ -103,22 +104,13 @@ void write_steps(const Options& o, const std::vector<PublishedRun>& runs) {
 
 // ---- tables
 
-double percentile(std::vector<double> v, double p) {
-  if (v.empty()) return 0;
-  std::sort(v.begin(), v.end());
-  const double at = p * static_cast<double>(v.size() - 1);
-  const auto i = static_cast<size_t>(at);
-  const double more = i + 1 < v.size() ? v[i + 1] - v[i] : 0;
-  return v[i] + (at - static_cast<double>(i)) * more;
-}
-
 struct Errors {
   std::vector<double> of;
   void add(double e) { of.push_back(100 * e); }
   [[nodiscard]] double size(double p) const {
     std::vector<double> v;
     for (const double e : of) v.push_back(std::abs(e));
-    return percentile(v, p);
+    return quantile(v, p);
   }
 };
 
@@ -132,7 +124,7 @@ void table(const char* title, const std::vector<Prediction>& all, bool held,
              held ? "held out" : "fitted half", "");
   for (const auto& [name, e] : groups) {
     fmt::print("  {:<22} {:>4}  {:>14.1f} {:>5.1f} {:>+5.1f}\n", name, e.of.size(), e.size(0.5),
-               e.size(0.9), percentile(e.of, 0.5));
+               e.size(0.9), quantile(e.of, 0.5));
   }
 }
 
@@ -262,7 +254,7 @@ void report(const Options& o, const std::vector<PublishedRun>& runs,
   fmt::print("\nmemory per GPU\n  {:<22} rows  median |error|  p90  bias, %\n", "");
   for (const auto& [name, e] : memory_by_source) {
     fmt::print("  {:<22} {:>4}  {:>14.1f} {:>5.1f} {:>+5.1f}\n", name, e.of.size(), e.size(0.5),
-               e.size(0.9), percentile(e.of, 0.5));
+               e.size(0.9), quantile(e.of, 0.5));
   }
   fmt::print(
       "\n{{\"rows\":{},\"predicted\":{},\"heldout\":{},\"heldout_median_error_pct\":{},"

@@ -16,9 +16,11 @@
 #include <sstream>
 #include <utility>
 
-#include "tools/calibrate/csv_table.h"
 #include "tools/calibrate/step_profile.h"
+#include "tools/report/report.h"
 #include "tools/scenario/run.h"
+#include "tools/tables/csv_table.h"
+#include "tools/tables/quantile.h"
 
 namespace trainyard {
 namespace fs = std::filesystem;
@@ -293,20 +295,10 @@ class Fitter {
   std::vector<double> weights_;
 };
 
-double percentile(std::vector<double> v, double p) {
-  if (v.empty()) return 0;
-  std::sort(v.begin(), v.end());
-  const double at = p * static_cast<double>(v.size() - 1);
-  const auto i = static_cast<size_t>(at);
-  const double more = i + 1 < v.size() ? v[i + 1] - v[i] : 0;
-  return v[i] + (at - static_cast<double>(i)) * more;
-}
-
 ErrorSummary summary(const std::vector<double>& errors) {
   std::vector<double> size;
   for (const double e : errors) size.push_back(100 * std::abs(e));
-  return {errors.size(), percentile(size, 0.5), percentile(size, 0.9),
-          100 * percentile(errors, 0.5)};
+  return {errors.size(), quantile(size, 0.5), quantile(size, 0.9), 100 * quantile(errors, 0.5)};
 }
 
 std::string beside(const std::string& csv, const std::string& path) {
@@ -320,6 +312,9 @@ Part read_part(const SourcePos& pos, const std::string& file, const std::string&
     if (!one.empty()) overrides.settings.push_back(one);
   }
   overrides.settings.emplace_back("compute.model=fitted");
+  if (!fs::exists(file)) {
+    throw UserError(pos, "no scenario " + file, "paths are relative to the CSV");
+  }
   Part p{load_scenario(file, overrides), {}, 1};
   if (!p.scenario.training) {
     throw UserError(pos, "scenario " + file + " has no generated workload",
@@ -353,7 +348,7 @@ std::vector<Row> read_rows(const CalibrateOptions& o, State& q) {
     }
     const Scenario& s = row.parts[0].scenario;
     if (!table.at(i, "added_s").empty()) {
-      row.added_s = std::strtod(table.at(i, "added_s").c_str(), nullptr);
+      row.added_s = table.number(i, "added_s");
     }
     row.step.id = table.at(i, "id").empty() ? s.name : table.at(i, "id");
     row.step.source = table.at(i, "source").empty() ? "measured" : table.at(i, "source");
@@ -471,16 +466,16 @@ Calibration calibrate(const CalibrateOptions& o) {
   f.heldout_rows = static_cast<int64_t>(c.heldout.rows);
   f.heldout_median_pct = c.heldout.median_pct;
   f.heldout_p90_pct = c.heldout.p90_pct;
-  if (!o.out.empty()) {
-    const std::string card = config_dir() + "/devices/" + c.card.name + ".yaml";
-    std::ifstream in(card);
-    std::stringstream text;
-    text << in.rdbuf();
-    std::ofstream file(o.out);
-    file << with_fit(text.str(), f);
-    if (!in || !file) throw UserError(SourcePos{o.out, 0}, "cannot write " + o.out);
-  }
   return c;
+}
+
+void write_card(const DeviceCard& card, const std::string& path) {
+  const std::string old = config_dir() + "/devices/" + card.name + ".yaml";
+  std::ifstream in(old);
+  std::stringstream text;
+  text << in.rdbuf();
+  if (!in) throw UserError(SourcePos{old, 0}, "cannot read " + old);
+  write_atomically(path, with_fit(text.str(), card.fit));
 }
 
 std::string fit_block(const DeviceFit& f) {

@@ -20,7 +20,6 @@ struct CalibrateOptions {
   std::string device;                ///< card to fit; empty: that of the first scenario
   std::string priors;                ///< file; empty: configs/calibration/priors.yaml
   std::vector<std::string> heldout;  ///< sources that take no part in the fit
-  std::string out;                   ///< card with the new `fit` block; empty: none is written
   int rounds = 2;                    ///< simulations of every step
 };
 
@@ -60,6 +59,9 @@ void print_calibration(const Calibration& calibration, std::ostream& out);
 
 /// "fit:" and the lines below it.
 std::string fit_block(const DeviceFit& fit);
+
+/// Writes the card's file to `path`, with the fit that it has now. Throws UserError.
+void write_card(const DeviceCard& card, const std::string& path);
 
 /// The text of a card with another `fit` block.
 std::string with_fit(const std::string& card_text, const DeviceFit& fit);

@@ -418,8 +418,8 @@ int main_checked(int argc, char** argv) {
                    "a group that spans the copies, by name; '*' (the default): those of all ranks")
       ->allow_extra_args(false);
   expand_cmd->add_option("--groups", groups, "comm_group.json (default: the one beside the trace)");
-  CLI::App* calibrate_cmd = app.add_subcommand(
-      "calibrate", "fit the constants of a device card to measured steps (CSV)");
+  CLI::App* calibrate_cmd =
+      app.add_subcommand("calibrate", "fit the constants of a device card to measured steps (CSV)");
   CalibrateOptions calibrate_options;
   calibrate_cmd
       ->add_option("csv", calibrate_options.csv,
@@ -433,7 +433,8 @@ int main_checked(int argc, char** argv) {
       ->add_option("--heldout", calibrate_options.heldout,
                    "a source that takes no part in the fit (may be repeated)")
       ->allow_extra_args(false);
-  calibrate_cmd->add_option("--out", calibrate_options.out, "write the card with its new fit here");
+  std::string card_out;
+  calibrate_cmd->add_option("--out", card_out, "write the card with its new fit here");
   calibrate_cmd->add_option("--rounds", calibrate_options.rounds,
                             "simulations of every step on the way (2)");
   std::string name;
@@ -471,7 +472,10 @@ int main_checked(int argc, char** argv) {
     return trace_expand(where, groups, prefix, expand_options);
   }
   if (calibrate_cmd->parsed()) {
-    print_calibration(calibrate(calibrate_options), std::cout);
+    const Calibration calibration = calibrate(calibrate_options);
+    print_calibration(calibration,
+                      std::cout);  // first: a path that cannot be written loses nothing
+    if (!card_out.empty()) write_card(calibration.card, card_out);
     return kOk;
   }
   if (explain_cmd->parsed()) return explain(name);

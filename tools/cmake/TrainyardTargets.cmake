@@ -2,7 +2,7 @@
 
 set(TRAINYARD_LIBRARIES
     trainyard_sim trainyard_network trainyard_stepping trainyard_memo trainyard_chakra trainyard_workload
-    trainyard_gpu_replay trainyard_faults trainyard_build_info trainyard_report
+    trainyard_gpu_replay trainyard_faults trainyard_build_info trainyard_tables trainyard_report
     trainyard_scenario trainyard_calibrate trainyard_published trainyard_lint)
 
 # Links all of Trainyard that is in this tree into an executable. Models announce themselves by

@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "tools/published/predict.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 
 #include "tools/scenario/run.h"
 #include "tools/scenario/training_figures.h"
 
 namespace trainyard {
-namespace fs = std::filesystem;
 namespace {
 
 std::optional<double> simulate(const std::string& yaml, double limit_s) {
-  const Scenario s = scenario_from_text(yaml);
+  const Scenario s = load_scenario_text(yaml, "published.yaml");
   const auto start = std::chrono::steady_clock::now();
   bool late = false;
   RunHooks hooks;
@@ -33,15 +27,6 @@ std::optional<double> simulate(const std::string& yaml, double limit_s) {
 }
 
 }  // namespace
-
-Scenario scenario_from_text(const std::string& yaml) {
-  const fs::path file =
-      fs::temp_directory_path() / fmt::format("trainyard-published-{}.yaml", getpid());
-  std::ofstream(file) << yaml;
-  Scenario s = load_scenario(file.string());
-  fs::remove(file);
-  return s;
-}
 
 ShortRuns short_runs(const PublishedRun& r) {
   ShortRuns s;
@@ -89,7 +74,8 @@ std::optional<double> predict_step(const PublishedRun& r, double limit_s) {
 }
 
 double predict_memory(const PublishedRun& r) {
-  const Scenario s = scenario_from_text(scenario_of(r, r.dp, r.microbatches, "analytic", 1, 1));
+  const Scenario s =
+      load_scenario_text(scenario_of(r, r.dp, r.microbatches, "analytic", 1, 1), r.id);
   const std::string key = r.memory_of_tensors ? "memory_bytes" : "device_memory_bytes";
   for (const TrainingFigure& f : planned_figures(*s.training, {})) {
     if (f.key == key) return f.value / 1073741824.0;

@@ -33,7 +33,4 @@ std::optional<double> predict_step(const PublishedRun& run, double limit_s);
 /// counts.
 double predict_memory(const PublishedRun& run);
 
-/// A scenario that is in no file.
-Scenario scenario_from_text(const std::string& yaml);
-
 }  // namespace trainyard

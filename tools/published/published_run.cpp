@@ -8,7 +8,7 @@
 #include <regex>
 #include <set>
 
-#include "tools/calibrate/csv_table.h"
+#include "tools/tables/csv_table.h"
 
 namespace trainyard {
 namespace {

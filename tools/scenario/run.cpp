@@ -532,6 +532,12 @@ void trust_notes(const Scenario& s, const PacketConfig& config, const Topology& 
                               key.rfind("nccl.step_", 0) == 0;
         if (own && constant) changed += (changed.empty() ? "; changed: " : ", ") + key.substr(5);
       }
+      if (s.engine.kind == "analytic" && topology.servers().back() != topology.servers().front()) {
+        note("collectives",
+             "the analytic engine lets messages of a queue pair overtake each other: rings over "
+             "NVLink and NICs with a protocol come out several times too slow; use engine: flow",
+             true);
+      }
       if (s.device.generation.empty() && s.collectives.is_word("nccl.generation", "auto")) {
         note("collectives",
              "the card of " + s.device.name +

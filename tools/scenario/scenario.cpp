@@ -1346,8 +1346,10 @@ DeviceCard load_device(const std::string& name, const SourcePos& pos) {
   return card;
 }
 
-Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrides) {
-  ConfigNode root = load_yaml(path, Origin::Kind::user);
+namespace {
+
+Scenario read_scenario(ConfigNode root, const std::string& path,
+                       const ScenarioOverrides& overrides) {
   for (const auto& setting : overrides.settings) apply_setting(root, setting);
   const Origin cli{Origin::Kind::command_line, {"--trace", 0}};
   if (!overrides.trace.empty()) {
@@ -1531,6 +1533,17 @@ Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrid
                     "--trace PREFIX");
   }
   return s;
+}
+
+}  // namespace
+
+Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrides) {
+  return read_scenario(load_yaml(path, Origin::Kind::user), path, overrides);
+}
+
+Scenario load_scenario_text(const std::string& text, const std::string& name,
+                            const ScenarioOverrides& overrides) {
+  return read_scenario(parse_yaml(text, name, Origin::Kind::user), name, overrides);
 }
 
 }  // namespace trainyard

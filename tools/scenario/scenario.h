@@ -174,6 +174,9 @@ struct ScenarioOverrides {
 /// Reads, merges presets, checks against the grammar. Throws UserError (file, line) for anything
 /// unknown, contradictory or not built yet.
 Scenario load_scenario(const std::string& path, const ScenarioOverrides& overrides = {});
+/// The same from text; `name` stands for the file, paths are relative to its folder.
+Scenario load_scenario_text(const std::string& text, const std::string& name,
+                            const ScenarioOverrides& overrides = {});
 
 /// Device cards by name, from configs/devices.
 DeviceCard load_device(const std::string& name, const SourcePos& pos);

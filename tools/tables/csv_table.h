@@ -21,7 +21,11 @@ class CsvTable {
   [[nodiscard]] bool has(const std::string& column) const { return columns_.count(column) != 0; }
   /// Empty where there is no such column.
   [[nodiscard]] const std::string& at(size_t row, const std::string& column) const;
-  /// Throws UserError, naming the place, where the field is no finite number above 0.
+  /// By column.
+  [[nodiscard]] std::map<std::string, std::string> row(size_t row) const;
+  /// Throws UserError, naming the place, where the field is no finite number.
+  [[nodiscard]] double number(size_t row, const std::string& column) const;
+  /// Likewise where it is not above 0.
   [[nodiscard]] double positive(size_t row, const std::string& column) const;
   [[nodiscard]] SourcePos pos(size_t row) const { return {path_, lines_[row]}; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tools/calibrate/csv_table.h"
+#include "tools/tables/csv_table.h"
 
 #include <cmath>
 #include <fstream>
@@ -24,6 +24,13 @@ std::vector<std::string> split(const std::string& line) {
     }
   }
   return fields;
+}
+
+/// Not finite: no number.
+double number_of(const std::string& text) {
+  std::istringstream in(text);
+  double x = 0;
+  return in >> x && in.eof() ? x : std::nan("");
 }
 
 }  // namespace
@@ -64,11 +71,23 @@ const std::string& CsvTable::at(size_t row, const std::string& column) const {
   return it == columns_.end() ? none : rows_[row][it->second];
 }
 
+std::map<std::string, std::string> CsvTable::row(size_t row) const {
+  std::map<std::string, std::string> out;
+  for (const auto& [column, i] : columns_) out[column] = rows_[row][i];
+  return out;
+}
+
+double CsvTable::number(size_t row, const std::string& column) const {
+  const std::string& text = at(row, column);
+  const double x = number_of(text);
+  if (!std::isfinite(x)) throw UserError(pos(row), column + " '" + text + "' is no number");
+  return x;
+}
+
 double CsvTable::positive(size_t row, const std::string& column) const {
   const std::string& text = at(row, column);
-  std::istringstream in(text);
-  double x = 0;
-  if (!(in >> x) || !in.eof() || !std::isfinite(x) || x <= 0) {
+  const double x = number_of(text);
+  if (!std::isfinite(x) || x <= 0) {
     throw UserError(pos(row), column + " '" + text + "' is no number above 0");
   }
   return x;
