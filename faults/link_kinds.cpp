@@ -66,6 +66,10 @@ void link_flap(const FaultRequest& r, const Params& p, StepFaults& faults) {
   const FaultSpan span = fault_span(p);
   const auto& where = fault_where(r, p);
   const auto links = select_links(r.topology, where, p.origin("where").pos);
+  if (p.is_word("at", "before")) {
+    throw UserError(p.origin("at").pos, "a link-flap is an event of the run",
+                    "give 'at' a time; use link-down or link-degrade for what is broken all along");
+  }
   const Time period = p.time("period");
   const auto down = Time::ps(std::max<int64_t>(
       1, static_cast<int64_t>(static_cast<double>(period.ps()) * p.real("duty"))));

@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace trainyard {
 
 void StepFaults::add(What what, uint32_t link, Time from, Time until, double value, uint8_t kinds) {
-  intervals_[{what, link, kinds}].push_back({from, until, value});
+  const bool built_in = before_ && until == Time::infinity() &&
+                        (what == What::down || what == What::rate || what == What::loss);
+  to_packets_ = to_packets_ || !built_in || what == What::loss;
+  intervals_[{what, link, kinds}].push_back({from, until, value, before_});
 }
 
 void StepFaults::cable_down(uint32_t link, Time from, Time until) {
@@ -51,8 +55,10 @@ void StepFaults::resolve(What what, uint32_t link, uint8_t kinds,
   double before = what == What::rate ? 1 : 0;  // nothing wrong
   for (const Time at : edges) {
     double value = what == What::rate ? 1 : 0;
+    bool known = false;
     for (const Interval& i : intervals) {
       if (at < i.from || at >= i.until) continue;
+      known = known || (i.before && i.from == at);
       switch (what) {
         case What::down:
         case What::storm:
@@ -78,6 +84,7 @@ void StepFaults::resolve(What what, uint32_t link, uint8_t kinds,
     FabricChange change;
     change.at = at;
     change.link = link;
+    change.known = known;
     switch (what) {
       case What::down:
         change.kind = value > 0 ? Kind::link_down : Kind::link_up;
@@ -116,7 +123,48 @@ void StepFaults::resolve(What what, uint32_t link, uint8_t kinds,
   }
 }
 
+void StepFaults::report(FaultRecord record) {
+  if (before_) record.text += ", since before the run";
+  records_.push_back(std::move(record));
+}
+
+void StepFaults::build_in(What what, uint32_t link, std::vector<Interval>& intervals) {
+  if (what != What::down && what != What::rate && what != What::loss) return;
+  const auto stays = [](const Interval& i) { return i.before && i.until == Time::infinity(); };
+  if (!std::all_of(intervals.begin(), intervals.end(), stays)) return;
+  LinkDamage d;
+  d.link = link;
+  for (const Interval& i : intervals) {
+    d.down = d.down || what == What::down;
+    if (what == What::rate) d.rate_share = std::min(d.rate_share, i.value);
+    if (what == What::loss) d.loss_rate = 1 - (1 - d.loss_rate) * (1 - i.value);
+  }
+  damage_.push_back(d);
+  intervals.clear();
+}
+
 void StepFaults::finish(const Topology& topology, const PacketConfig& config) {
+  // Queue pairs of a host with a backup NIC move within the run, and back.
+  std::set<uint32_t> with_backup;
+  for (const auto& [key, intervals] : intervals_) {
+    if (std::get<0>(key) != What::backup) continue;
+    const TopologyLink& l = topology.links()[std::get<1>(key)];
+    const uint32_t host = topology.kind(l.a) == NodeKind::host ? l.a : l.b;
+    for (const uint32_t link : topology.nic_links(host)) with_backup.insert(link);
+  }
+  for (auto& [key, intervals] : intervals_) {
+    const uint32_t link = std::get<1>(key);
+    if (!with_backup.contains(link)) build_in(std::get<0>(key), link, intervals);
+  }
+  std::stable_sort(damage_.begin(), damage_.end(),
+                   [](const LinkDamage& a, const LinkDamage& b) { return a.link < b.link; });
+  // Nothing more can happen to a cable that is not there.
+  for (const LinkDamage& d : damage_) {
+    if (!d.down) continue;
+    std::erase_if(intervals_, [&](const auto& i) {
+      return std::get<1>(i.first) == d.link && std::get<0>(i.first) != What::backup;
+    });
+  }
   for (const auto& [key, intervals] : intervals_) {
     resolve(std::get<0>(key), std::get<1>(key), std::get<2>(key), intervals, topology, config);
   }
@@ -131,7 +179,14 @@ std::vector<ParamSpec> fault_params(const std::string& where_help,
                                     const std::vector<ParamSpec>& more) {
   using PT = ParamType;
   std::vector<ParamSpec> specs = {
-      {"at", PT::time, "0ns", "0ns", "30d", {}, "when it begins", "DESIGN 9.1"},
+      {"at",
+       PT::time,
+       "0ns",
+       "0ns",
+       "30d",
+       {"before"},
+       "when it begins; before: long before the run, the fabric has learnt of it",
+       "DESIGN 9.1"},
       {"where", PT::text, "", "", "", {}, where_help, "DESIGN 9.1"},
       {"for",
        PT::time,
@@ -146,7 +201,7 @@ std::vector<ParamSpec> fault_params(const std::string& where_help,
 }
 
 FaultSpan fault_span(const Params& params) {
-  const Time from = params.time("at");
+  const Time from = params.is_word("at", "before") ? Time() : params.time("at");
   return {from, params.is_word("for", "end") ? Time::infinity() : from + params.time("for")};
 }
 

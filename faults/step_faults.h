@@ -11,6 +11,11 @@
 //   loss      independent of each other and of the loss that the topology has
 //   receiver  the lowest rate in force
 //   storm     while any interval lasts
+//
+// What was broken before the run (`at: before`) and stays so is part of the fabric: cables that are
+// down, slow or lossy are damage() to the topology, as routing knows it once it has converged, and
+// cost nothing to simulate. Everything else of that kind begins at zero; where it ends in the run
+// the fabric has learnt of it already.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +47,8 @@ struct FaultRequest {
 
 class StepFaults {
  public:
+  /// Of the intervals to come: they began long before the run.
+  void set_before(bool before) { before_ = before; }
   /// [from, until) of one cable; `until` infinity: until the run ends.
   void cable_down(uint32_t link, Time from, Time until);
   /// Both directions run at `share` of the rate they were built with, above 0 and up to 1.
@@ -59,12 +66,17 @@ class StepFaults {
     gpus_.slow(rank, from, until, factor);
   }
   void gpu_stopped(uint32_t rank, Time from, Time until) { gpus_.stop(rank, from, until); }
-  void report(FaultRecord record) { records_.push_back(std::move(record)); }
+  void report(FaultRecord record);
+
+  /// Whether something said so far happens to a fabric while it runs, which only packets can show.
+  [[nodiscard]] bool happens_to_packets() const { return to_packets_; }
 
   /// Call once, after the last interval.
   void finish(const Topology& topology, const PacketConfig& config);
   /// In order of time.
   [[nodiscard]] const std::vector<FabricChange>& changes() const { return changes_; }
+  /// What lasts for the whole run, for Topology::damage(), in order of links.
+  [[nodiscard]] const std::vector<LinkDamage>& damage() const { return damage_; }
   /// In order of time, then as reported.
   [[nodiscard]] const std::vector<FaultRecord>& records() const { return records_; }
   [[nodiscard]] const GpuFaults& gpus() const { return gpus_; }
@@ -75,12 +87,18 @@ class StepFaults {
   struct Interval {
     Time from, until;
     double value = 0;  // share, probability, distance; bit/s of a receiver; 1 + index in backups_
+    bool before = false;
   };
   void add(What what, uint32_t link, Time from, Time until, double value, uint8_t kinds = 0);
   void resolve(What what, uint32_t link, uint8_t kinds, const std::vector<Interval>& intervals,
                const Topology& topology, const PacketConfig& config);
 
   std::map<std::tuple<What, uint32_t, uint8_t>, std::vector<Interval>> intervals_;
+  /// Takes out of `intervals` what becomes damage.
+  void build_in(What what, uint32_t link, std::vector<Interval>& intervals);
+
+  bool before_ = false, to_packets_ = false;
+  std::vector<LinkDamage> damage_;
   std::vector<std::pair<Rate, Time>> backups_;
   std::vector<FabricChange> changes_;
   std::vector<FaultRecord> records_;
@@ -93,7 +111,7 @@ using FaultFactory = std::function<void(const FaultRequest&, const Params&, Step
 /// Parameters that every kind has: at, for, where.
 std::vector<ParamSpec> fault_params(const std::string& where_help,
                                     const std::vector<ParamSpec>& more);
-/// Begin and end of a fault from `at` and `for`.
+/// Begin and end of a fault from `at` (before: zero) and `for`.
 struct FaultSpan {
   Time from, until;
 };

@@ -38,6 +38,7 @@ std::map<Key, Shape> shapes(const Topology& t, const std::vector<LinkRecord>& li
   }
   const auto ports = static_cast<uint32_t>(2 * t.links().size());
   for (uint32_t port = 0; port < ports; ++port) {
+    if (t.link_of(port).cut) continue;
     const uint32_t from = t.from(port);
     const uint32_t to = t.to(port);
     const auto it = out.find({t.tier(port), link_direction(t, from, to)});

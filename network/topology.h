@@ -67,6 +67,15 @@ struct TopologyLink {
   Rate rate;  ///< per direction
   Time delay;
   double loss_rate = 0;  ///< probability that a packet is lost, per traversal
+  bool cut = false;      ///< built, and broken: at no port, on no path
+};
+
+/// What is wrong with a cable for as long as the Topology lives.
+struct LinkDamage {
+  uint32_t link = 0;
+  bool down = false;
+  double rate_share = 1;  ///< of the rate it was built with, above 0 and up to 1
+  double loss_rate = 0;   ///< beside that it was built with, independent of it
 };
 
 /// Whom hosts must be able to reach when a Topology is finished.
@@ -102,6 +111,10 @@ class Topology {
   /// checks that every host has a link and that all hosts can reach each other. Throws UserError
   /// naming the first pair that cannot.
   void finish(Reach reach = Reach::direct);
+  /// The fabric as routing knows it after these parts have been broken for long. Links keep their
+  /// numbers; nic_rate() stays as built. After finish() and place_ranks(). Throws UserError naming
+  /// the first pair of hosts that can no longer reach each other.
+  void damage(const std::vector<LinkDamage>& list);
   /// Gives rank r the host `node_of_rank[r]`, a permutation of hosts(). After finish().
   void place_ranks(std::vector<uint32_t> node_of_rank);
 
@@ -156,6 +169,7 @@ class Topology {
   void order_ports();
   void find_servers();
   void check_reach() const;
+  void check_every_pair() const;
 
   std::vector<Node> nodes_;
   std::vector<TopologyLink> links_;

@@ -93,6 +93,7 @@ struct FabricChange {
   uint64_t value_q32 = 0;
   int64_t rate_bps = 0;
   Time delay;
+  bool known = false;  ///< link_down: the fabric has learnt of it already
   /// link_loss, link_drops: what is lost, a sum of these; each sum of link_drops counts on its own.
   /// Pauses survive errors unless they are named.
   enum Kinds : uint8_t { data = 1, acks = 2, nacks = 4, cnps = 8, pauses = 16, resumes = 32 };

@@ -42,11 +42,14 @@ void PacketDomain::on_change(uint32_t index) {
         for (uint32_t dir = 0; dir < 2; ++dir) kick(even + dir);
       }
       // Until the fabric has learnt of it new flows go the old way too.
-      unlearnt_.push_back({now_ + config_.convergence_ps, change.link, up});
-      if (config_.convergence_ps == 0)
+      const int64_t delay = change.known ? 0 : config_.convergence_ps;
+      const LinkNews news{now_ + delay, change.link, up};
+      const auto later = [](const LinkNews& a, const LinkNews& b) { return a.at_ps < b.at_ps; };
+      unlearnt_.insert(std::upper_bound(unlearnt_.begin(), unlearnt_.end(), news, later), news);
+      if (delay == 0)
         reroute();
       else
-        set_timer(now_ + config_.convergence_ps, kReroute, 0, 0);
+        set_timer(now_ + delay, kReroute, 0, 0);
       return;
     }
     case What::link_rate:

@@ -422,9 +422,11 @@ TEST_F(FaultsCli, BadInputIsRefusedWithItsLine) {
     expect_error(run("x", kClos, {row.fault}), 2, parts);
   }
   for (const char* engine : {"flow", "analytic"}) {
-    expect_error(run("x", kClos, {"kind: link-down, where: leaf0"},
-                     {"--set", std::string("simulation.engine=") + engine}),
-                 2, {"x.yaml:9: ", std::string("engine ") + engine + " does not model faults"});
+    expect_error(
+        run("x", kClos, {"kind: link-down, where: leaf0"},
+            {"--set", std::string("simulation.engine=") + engine}),
+        2,
+        {"x.yaml:9: ", std::string("engine ") + engine + " does not model link-down during a run"});
   }
   expect_error(run("x", kClos, {}, {"--set", "faults=1"}), 2, {"faults must be a list"});
   expect_error(run("x", std::string(kStar) + "traffic: [{pattern: incast, repeat: true}]\n", {}), 2,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// trainyard run | compare | whatif | plan | lint | topo | trace | calibrate | explain | version
+// trainyard run | compare | whatif | chaos | plan | lint | topo | trace | calibrate | explain |
+// version
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #include "tools/lint/lint.h"
 #include "tools/report/compare.h"
 #include "tools/report/report.h"
+#include "tools/scenario/chaos.h"
 #include "tools/scenario/plan.h"
 #include "tools/scenario/run.h"
 #include "tools/scenario/scenario.h"
@@ -167,6 +169,23 @@ int whatif(const RunArguments& arguments, const WhatIfOptions& options, bool jso
   if (std::fflush(stdout) != 0)
     throw UserError("cannot write to standard output: the disk is full?");
   return kOk;
+}
+
+int chaos(const RunArguments& arguments, const ChaosOptions& options, const std::string& csv) {
+  const bool live = isatty(STDERR_FILENO) != 0 && !arguments.quiet;
+  const Chaos c = run_chaos(load_scenario(arguments.scenario, arguments.overrides), options,
+                            [&](size_t done, size_t all) {
+                              if (live) fmt::print(stderr, "\r{} of {} runs", done, all);
+                              return g_interrupted == 0;
+                            });
+  if (live) fmt::print(stderr, "\n");
+  if (!csv.empty()) write_atomically(csv, chaos_csv(c));
+  fmt::print("{}", chaos_text(c));
+  if (!csv.empty()) fmt::print("rows: {}\n", csv);
+  if (std::fflush(stdout) != 0)
+    throw UserError("cannot write to standard output: the disk is full?");
+  if (g_interrupted != 0) return kInterrupted;
+  return c.count(ChaosRow::Outcome::violation) > 0 ? kSimulationError : kOk;
 }
 
 int topo(const RunArguments& arguments) {
@@ -370,6 +389,29 @@ int main_checked(int argc, char** argv) {
   whatif_cmd->add_option("--top", whatif_options.top,
                          "ranks and kernels that are healed one by one (8)");
   whatif_cmd->add_flag("--json", whatif_json, "as JSON");
+  CLI::App* chaos_cmd = app.add_subcommand(
+      "chaos", "break every part at every structural event, one run each: how each of them ends");
+  scenario_options(chaos_cmd);
+  ChaosOptions chaos_options;
+  std::string chaos_rows;
+  chaos_cmd
+      ->add_option("--kind", chaos_options.kinds,
+                   "gpu-stop, nic-down, link-down, switch-down (default: all; may be repeated)")
+      ->allow_extra_args(false);
+  chaos_cmd
+      ->add_option("--where", chaos_options.where,
+                   "only parts that match, for example leaf* or node0.gpu* (may be repeated)")
+      ->allow_extra_args(false);
+  chaos_cmd->add_option("--events", chaos_options.events,
+                        "at so many structural events, evenly chosen (default: all)");
+  chaos_cmd->add_option("--reaction", chaos_options.reaction,
+                        "of the kinds that have it (trainyard explain nic-down)");
+  chaos_cmd->add_option("--for", chaos_options.duration,
+                        "how long a part is broken (default: until the run ends)");
+  chaos_cmd->add_flag("--oracle", chaos_options.oracle,
+                      "every run again with 'simulation.domains: off'; both must be the same");
+  chaos_cmd->add_option("--csv", chaos_rows, "write one row per run to this file");
+  chaos_cmd->add_flag("-q,--quiet", arguments.quiet, "no progress");
   CLI::App* plan_cmd =
       app.add_subcommand("plan", "resolve a scenario and say what a run would move and cost");
   scenario_options(plan_cmd);
@@ -461,6 +503,7 @@ int main_checked(int argc, char** argv) {
   if (run_cmd->parsed()) return run(arguments);
   if (compare_cmd->parsed()) return compare(a, b, compare_json);
   if (whatif_cmd->parsed()) return whatif(arguments, whatif_options, whatif_json);
+  if (chaos_cmd->parsed()) return chaos(arguments, chaos_options, chaos_rows);
   if (plan_cmd->parsed()) return plan(arguments);
   if (lint_cmd->parsed()) return lint(arguments, lint_arguments);
   if (topo_cmd->parsed()) return topo(arguments);

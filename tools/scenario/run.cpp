@@ -921,7 +921,16 @@ StepFaults build_faults(const Scenario& s, const Topology& topology, const Packe
       request.ranks = static_cast<uint32_t>(job->ranks.size());
       request.computes = computes(*job);
     }
+    const bool before = f.params.is_word("at", "before");
+    faults.set_before(before);
     Registry::instance().factory<FaultFactory>("fault", f.kind)(request, f.params, faults);
+    if (s.engine.kind != "packet" && faults.happens_to_packets()) {
+      throw UserError(f.pos,
+                      "engine " + s.engine.kind + " does not model " + f.kind +
+                          (before ? " as this says it" : " during a run"),
+                      "it models cables that are down or slow all along ('at: before') and GPUs; "
+                      "use 'simulation: {engine: packet}' for the rest");
+    }
   }
   faults.finish(topology, config);
   return faults;
@@ -953,6 +962,20 @@ PacketConfig packet_config(const Scenario& s) {
 
 namespace {
 
+/// Breaks what is broken all along.
+void damage(const Scenario& s, const StepFaults& faults, Topology& topology) {
+  if (faults.damage().empty()) return;
+  try {
+    topology.damage(faults.damage());
+  } catch (const UserError& e) {
+    const auto first = std::find_if(s.faults.begin(), s.faults.end(), [](const ModelChoice& f) {
+      return f.params.is_word("at", "before");
+    });
+    throw UserError(first->pos, std::string("with what is broken before the run: ") + e.what(),
+                    "nic-down with 'reaction: backup-nic' gives a GPU another NIC of its server");
+  }
+}
+
 Result run_once(const Scenario& s, const RunHooks& hooks) {
   const auto started = Clock::now();
   Result r;
@@ -981,7 +1004,8 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     r.compute_source = "none";
   }
   const auto ranks = static_cast<uint32_t>(import.job.ranks.size());
-  const Topology topology = build_topology(s, ranks);
+  Topology fabric_graph = build_topology(s, ranks);
+  const Topology& topology = fabric_graph;
   PacketConfig config = packet_config(s);
   config.shared_noise = s.shared_noise;
   config.noise_variants = s.noise_variants;
@@ -1018,6 +1042,20 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     }
   }
 
+  const auto entries = collective_entries(s);
+  const bool collectives = !entries.empty();
+  if (collectives) {
+    import.job = collective_job(s.name, r.ranks, entries);
+    compute = Registry::instance().factory<ComputeFactory>("compute", "trace")(
+        Params(), {s.device, s.base_dir, {}});
+  }
+  const bool job = workload || collectives;
+  const StepFaults faults = build_faults(s, topology, config, job ? &import.job : nullptr);
+  r.faults_planned = faults.records().size();
+  // What is chosen by the figures of the fabric is chosen by those it was built with.
+  const auto selector = collective_selector(s, topology, config);
+  damage(s, faults, fabric_graph);
+
   r.complete_at_last_ack = !config.complete_at_receiver;
   const auto& make = Registry::instance().factory<EngineFactory>("engine", s.engine.kind);
   std::unique_ptr<Fabric> owned;
@@ -1051,14 +1089,6 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     if (s.link_window > Time()) packet->record_links(s.link_window);
     packet->observe(s.observe);
   }
-  const auto entries = collective_entries(s);
-  const bool collectives = !entries.empty();
-  if (collectives) {
-    import.job = collective_job(s.name, r.ranks, entries);
-    compute = Registry::instance().factory<ComputeFactory>("compute", "trace")(
-        Params(), {s.device, s.base_dir, {}});
-  }
-  const bool job = workload || collectives;
   check_variation(s, workload && computes(import.job));
   if (workload && hooks.healthy != nullptr) {
     const std::shared_ptr<ComputeModel> nominal = std::move(compute);
@@ -1073,8 +1103,6 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
   // Flows may go to any GPU, not only to those of a workload.
   const auto hosts = static_cast<uint32_t>(topology.hosts().size());
   const std::vector<TimedFlow> flows = timed(build_flows(s, hosts), job);
-  const StepFaults faults = build_faults(s, topology, config, job ? &import.job : nullptr);
-  r.faults_planned = faults.records().size();
   std::vector<PauseRecord> pauses;
   if (packet != nullptr && s.pauses) packet->record_pauses(&pauses);
   StagedFabric staged(fabric, flows, faults.changes(), [&](const FabricChange& change) {
@@ -1093,7 +1121,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
   }
   uint64_t timeline_fingerprint = 0;
   std::unique_ptr<Storage> storage;
-  const bool faulty = !faults.records().empty();
+  const bool faulty = !faults.changes().empty();
   const auto settle = [&] {
     if (!staged.background_left()) drain(fabric, faulty);
     fabric.check_conservation();
@@ -1127,7 +1155,6 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
       cut = now >= s.until;
       return !cut && progress(now, done);
     };
-    const auto selector = collective_selector(s, topology, config);
     // Alone, a job needs nobody between it and the fabric.
     const bool alone = flows.empty() && faults.changes().empty();
     Fabric& beneath = alone ? fabric : staged;

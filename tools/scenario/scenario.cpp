@@ -1452,10 +1452,6 @@ Scenario read_scenario(ConfigNode root, const std::string& path,
   list_settings(s, "compute.", overlap);
   read_cost(b, s);
   read_simulation(b, s);
-  if (!s.faults.empty() && s.engine.kind != "packet") {
-    throw UserError(s.faults[0].pos, "engine " + s.engine.kind + " does not model faults",
-                    "remove them or use 'simulation: {engine: packet}'");
-  }
 
   Block output = b.block("output");
   const std::string dir = output.text("dir", "out/" + slug(s.name));
