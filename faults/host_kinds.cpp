@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Kinds of faults of hosts: nic-down, pfc-storm, slow-receiver, gpu-slow, gpu-stop.
+// Kinds of faults of hosts: nic-down, pfc-storm, slow-receiver, pcie-downgrade, nvlink-degrade,
+// gpu-slow, gpu-stop.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -117,6 +118,56 @@ void slow_receiver(const FaultRequest& r, const Params& p, StepFaults& faults) {
                  "takes data in at " + p.text("rate")});
 }
 
+void pcie_downgrade(const FaultRequest& r, const Params& p, StepFaults& faults) {
+  const FaultSpan span = fault_span(p);
+  const Rate rate = p.rate("rate");
+  for (const uint32_t link : nic_cables(r, p)) {
+    const Rate built = r.topology.links()[link].rate;
+    if (rate >= built) {
+      throw UserError(p.origin("rate").pos,
+                      "a pcie-downgrade to " + print_rate(rate) +
+                          " slows down nothing: the cable has " + print_rate(built),
+                      "give a lower rate");
+    }
+    faults.receiver(link, span.from, span.until, rate);
+    faults.sender(link, span.from, span.until,
+                  static_cast<double>(rate.bps()) / static_cast<double>(built.bps()));
+  }
+  faults.report({span.from, span.until, "pcie-downgrade", p.text("where"),
+                 "its host sends and takes in at " + p.text("rate")});
+}
+
+/// Cables into scale-up switches at the GPUs or switches that `where` names.
+void nvlink_degrade(const FaultRequest& r, const Params& p, StepFaults& faults) {
+  const FaultSpan span = fault_span(p);
+  const std::string& where = fault_where(r, p);
+  const int64_t lost = p.integer("lost");
+  const int64_t of = p.integer("of");
+  if (lost >= of) {
+    throw UserError(p.origin("lost").pos,
+                    std::to_string(lost) + " of " + std::to_string(of) + " links leave none",
+                    "use link-down on link(node3.gpu5,node3.nvswitch)");
+  }
+  std::set<uint32_t> cables;
+  for (const uint32_t node : select_nodes(r.topology, where, p.origin("where").pos)) {
+    for (const uint32_t port : r.topology.nodes()[node].ports) {
+      if (r.topology.tier(port) == "scale-up") cables.insert(port >> 1);
+    }
+  }
+  if (cables.empty()) {
+    throw UserError(p.origin("where").pos, "'" + where + "' has no link of a scale-up network",
+                    "write node3.gpu5, or node3.nvswitch for all GPUs behind it");
+  }
+  for (const uint32_t link : cables) {
+    faults.cable_rate(link, span.from, span.until,
+                      static_cast<double>(of - lost) / static_cast<double>(of));
+  }
+  faults.report({span.from, span.until, "nvlink-degrade", where,
+                 std::to_string(cables.size()) + (cables.size() == 1 ? " GPU" : " GPUs") +
+                     " with " + std::to_string(of - lost) + " of " + std::to_string(of) +
+                     " links"});
+}
+
 void gpu_slow(const FaultRequest& r, const Params& p, StepFaults& faults) {
   const FaultSpan span = fault_span(p);
   if (!r.computes) {
@@ -200,6 +251,40 @@ const RegisterModel<FaultFactory> kReceiver{
                                 "at which the host takes data in",
                                 "our choice"}})},
     slow_receiver};
+
+const RegisterModel<FaultFactory> kPcie{
+    {"fault", "pcie-downgrade",
+     "The PCIe link of a NIC runs at fewer lanes or a lower generation: its host sends more "
+     "slowly, "
+     "and what comes faster than it takes in fills the NIC's buffer and is paused.",
+     "C: 1.2 (slow, no signal); DESIGN 7",
+     fault_params(kWhereNics, {{"rate",
+                                PT::rate,
+                                "100Gbps",
+                                "1Mbps",
+                                "",
+                                {},
+                                "that PCIe is left with, each way, of a cable",
+                                "our choice: about 8 lanes of the third generation are 63 Gb/s"}})},
+    pcie_downgrade};
+
+const RegisterModel<FaultFactory> kNvlink{
+    {"fault", "nvlink-degrade",
+     "Some of a GPU's links into its scale-up switches are lost; `where` a scale-up switch, those "
+     "of "
+     "all GPUs behind it. What is left carries the rest evenly.",
+     "C: 1.2 (XID 74), B: V106; DESIGN 7",
+     fault_params("GPUs or scale-up switches: node3.gpu5, node3.nvswitch",
+                  {{"lost", PT::integer, "1", "1", "1000", {}, "links that are down", "our choice"},
+                   {"of",
+                    PT::integer,
+                    "18",
+                    "2",
+                    "1000",
+                    {},
+                    "links that a GPU has",
+                    "H100: 18 of 25 GB/s; A100: 12; switches of a server: 4 and 6"}})},
+    nvlink_degrade};
 
 const RegisterModel<FaultFactory> kSlow{
     {"fault", "gpu-slow",

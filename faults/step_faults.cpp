@@ -26,6 +26,9 @@ void StepFaults::cable_loss(uint32_t link, Time from, Time until, double probabi
 void StepFaults::cable_drops(uint32_t link, Time from, Time until, uint32_t every, uint8_t kinds) {
   add(What::drops, link, from, until, every, kinds);
 }
+void StepFaults::sender(uint32_t link, Time from, Time until, double share) {
+  add(What::sends, link, from, until, share);
+}
 void StepFaults::receiver(uint32_t link, Time from, Time until, Rate rate) {
   add(What::receiver, link, from, until, static_cast<double>(rate.bps()));
 }
@@ -52,9 +55,10 @@ void StepFaults::resolve(What what, uint32_t link, uint8_t kinds,
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
   const double built_loss = topology.links()[link].loss_rate;
-  double before = what == What::rate ? 1 : 0;  // nothing wrong
+  const bool share = what == What::rate || what == What::sends || what == What::takes;
+  double before = share ? 1 : 0;  // nothing wrong
   for (const Time at : edges) {
-    double value = what == What::rate ? 1 : 0;
+    double value = share ? 1 : 0;
     bool known = false;
     for (const Interval& i : intervals) {
       if (at < i.from || at >= i.until) continue;
@@ -68,6 +72,8 @@ void StepFaults::resolve(What what, uint32_t link, uint8_t kinds,
           value = std::max(value, i.value);
           break;
         case What::rate:
+        case What::sends:
+        case What::takes:
           value = std::min(value, i.value);
           break;
         case What::loss:
@@ -101,7 +107,12 @@ void StepFaults::resolve(What what, uint32_t link, uint8_t kinds,
         change.kind = value > 0 ? Kind::storm_on : Kind::storm_off;
         break;
       case What::rate:
+      case What::sends:
+      case What::takes:
         change.kind = Kind::link_rate;
+        change.ends = what == What::rate    ? FabricChange::both_ends
+                      : what == What::sends ? FabricChange::host_end
+                                            : FabricChange::other_end;
         change.value_q32 = static_cast<uint64_t>(std::ldexp(value, 32));
         break;
       case What::loss:
@@ -151,6 +162,20 @@ void StepFaults::finish(const Topology& topology, const PacketConfig& config) {
     const TopologyLink& l = topology.links()[std::get<1>(key)];
     const uint32_t host = topology.kind(l.a) == NodeKind::host ? l.a : l.b;
     for (const uint32_t link : topology.nic_links(host)) with_backup.insert(link);
+  }
+  // Where the ends of a cable may differ, each has its own course.
+  std::vector<std::pair<uint32_t, std::vector<Interval>>> both;
+  for (const auto& [key, intervals] : intervals_) {
+    if (std::get<0>(key) != What::sends) continue;
+    const auto rate = intervals_.find({What::rate, std::get<1>(key), 0});
+    if (rate != intervals_.end()) both.emplace_back(std::get<1>(key), rate->second);
+  }
+  for (const auto& [link, intervals] : both) {
+    intervals_.erase({What::rate, link, 0});
+    for (const What what : {What::sends, What::takes}) {
+      auto& own = intervals_[{what, link, 0}];
+      own.insert(own.end(), intervals.begin(), intervals.end());
+    }
   }
   for (auto& [key, intervals] : intervals_) {
     const uint32_t link = std::get<1>(key);

@@ -10,6 +10,7 @@
 //   drops     the smallest distance in force, for each choice of packets apart
 //   loss      independent of each other and of the loss that the topology has
 //   receiver  the lowest rate in force
+//   sender    the lowest share in force, of the cable and of the host
 //   storm     while any interval lasts
 //
 // What was broken before the run (`at: before`) and stays so is part of the fabric: cables that are
@@ -57,6 +58,8 @@ class StepFaults {
   /// Each direction loses every `every`-th packet of `kinds` (FabricChange::Kinds).
   void cable_drops(uint32_t link, Time from, Time until, uint32_t every, uint8_t kinds);
   void receiver(uint32_t link, Time from, Time until, Rate rate);
+  /// The host at this cable sends at `share` of its rate; what comes to it does not change.
+  void sender(uint32_t link, Time from, Time until, double share);
   void storm(uint32_t link, Time from, Time until);
   /// `host` may use other NICs of its server while its own has no cable up. Rate 0: as fast as
   /// their ports.
@@ -83,7 +86,7 @@ class StepFaults {
 
  private:
   // In the order in which those of one instant happen: a backup is known before it is needed.
-  enum class What : uint8_t { backup, down, rate, loss, receiver, storm, drops };
+  enum class What : uint8_t { backup, down, rate, sends, takes, loss, receiver, storm, drops };
   struct Interval {
     Time from, until;
     double value = 0;  // share, probability, distance; bit/s of a receiver; 1 + index in backups_

@@ -188,12 +188,15 @@ std::vector<uint32_t> select_links(const Topology& t, const std::string& pattern
     if (found.empty()) nothing(t, pattern, pos);
     return found;
   }
-  const size_t colon = pattern.find(":port");
+  const size_t optic = pattern.find(":optic");
+  const size_t colon = optic != std::string::npos ? optic : pattern.find(":port");
   const std::string where = pattern.substr(0, colon);
-  const std::string port = colon == std::string::npos ? "*" : pattern.substr(colon + 5);
+  const size_t word = optic != std::string::npos ? 6 : 5;
+  const std::string port = colon == std::string::npos ? "*" : pattern.substr(colon + word);
   const auto take = [&](const std::vector<uint32_t>& links) {
     for (size_t k = 0; k < links.size(); ++k) {
-      if (matches_pattern(port, std::to_string(k))) found.push_back(links[k]);
+      const size_t number = optic != std::string::npos ? k / 2 : k;
+      if (matches_pattern(port, std::to_string(number))) found.push_back(links[k]);
     }
   };
   for (const uint32_t h : t.hosts()) {

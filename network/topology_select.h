@@ -6,6 +6,7 @@
 //   leaf3, plane0.*, node3      switches, or all nodes whose name begins with these parts
 //   pod2                        all nodes of a pod
 //   leaf3:port7                 the cable at a port, counted from 0
+//   leaf3:optic2                the cables at ports 4 and 5: one module with two ports (B: P5)
 //   link(leaf0,spine2)          all cables between two nodes
 //   group:optic17               all members of a shared-risk group (fabric.risk_groups)
 //

@@ -75,7 +75,7 @@ struct FabricChange {
   enum class Kind : uint8_t {
     link_down,     ///< both directions; what is under way or sent later is lost
     link_up,       ///< as built
-    link_rate,     ///< both directions run at value_q32 / 2^32 of the rate they were built with
+    link_rate,     ///< `ends` send at value_q32 / 2^32 of the rate they were built with
     link_loss,     ///< both directions lose packets with probability value_q32 / 2^32
     link_drops,    ///< each direction loses every value_q32-th packet of `kinds`; 0: none
     receive_rate,  ///< the host at the `a` end takes data in at `rate_bps` only; 0: at line rate
@@ -93,7 +93,9 @@ struct FabricChange {
   uint64_t value_q32 = 0;
   int64_t rate_bps = 0;
   Time delay;
-  bool known = false;  ///< link_down: the fabric has learnt of it already
+  enum Ends : uint8_t { both_ends, host_end, other_end };
+  Ends ends = both_ends;  ///< link_rate; of a cable with one host
+  bool known = false;     ///< link_down: the fabric has learnt of it already
   /// link_loss, link_drops: what is lost, a sum of these; each sum of link_drops counts on its own.
   /// Pauses survive errors unless they are named.
   enum Kinds : uint8_t { data = 1, acks = 2, nacks = 4, cnps = 8, pauses = 16, resumes = 32 };

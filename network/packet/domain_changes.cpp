@@ -55,6 +55,10 @@ void PacketDomain::on_change(uint32_t index) {
     case What::link_rate:
       for (uint32_t dir = 0; dir < 2; ++dir) {
         Port& p = ports_[even + dir];
+        if (change.ends != FabricChange::both_ends &&
+            p.to_host != (change.ends == FabricChange::other_end)) {
+          continue;
+        }
         const int64_t built = topology_.link_of(p.global).rate.bps();
         p.rate_bps = std::max<int64_t>(
             1, static_cast<int64_t>((static_cast<__int128>(built) * change.value_q32) >> 32));

@@ -438,9 +438,9 @@ TEST_F(FaultsCli, BadInputIsRefusedWithItsLine) {
                {"x.yaml:6: ", "class 1 does not exist", "fabric.switch.classes"});
   expect_error(run("x", kClos, {}, {"--set", "collectives.class=2"}), 2,
                {"class 2 does not exist"});
-  for (const char* kind :
-       {"link-down", "link-flap", "link-degrade", "link-loss", "link-ber", "nic-down",
-        "switch-down", "pfc-storm", "slow-receiver", "gpu-slow", "gpu-stop"}) {
+  for (const char* kind : {"link-down", "link-flap", "link-degrade", "link-loss", "link-ber",
+                           "nic-down", "switch-down", "pfc-storm", "slow-receiver",
+                           "pcie-downgrade", "nvlink-degrade", "gpu-slow", "gpu-stop"}) {
     const Outcome o = cli({"explain", kind});
     EXPECT_EQ(o.code, 0) << kind;
     EXPECT_TRUE(has(o.out, std::string(kind) + " (fault)") && has(o.out, "where")) << o.out;
