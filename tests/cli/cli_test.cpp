@@ -228,7 +228,7 @@ TEST_F(Cli, BadCommandLinesAreOneLineAndExit2) {
   expect_error(cli({}), 2, {"see trainyard --help"});
   expect_error(
       cli({"fly"}), 2,
-      {"'fly'", "run, compare, whatif, chaos, plan, lint, topo, trace, calibrate, explain, version"});
+      {"'fly'", "run, compare, whatif, chaos, degraded, plan, lint, topo, trace, calibrate, explain, version"});
   expect_error(cli({"trace"}), 2, {});
   expect_error(cli({"trace", "fly", "x"}), 2, {"'fly'", "info, validate"});
   expect_error(cli({"run"}), 2, {"scenario"});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// trainyard run | compare | whatif | chaos | plan | lint | topo | trace | calibrate | explain |
-// version
+// trainyard run | compare | whatif | chaos | degraded | plan | lint | topo | trace | calibrate |
+// explain | version
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -24,6 +24,7 @@
 #include "tools/report/compare.h"
 #include "tools/report/report.h"
 #include "tools/scenario/chaos.h"
+#include "tools/scenario/degraded.h"
 #include "tools/scenario/plan.h"
 #include "tools/scenario/run.h"
 #include "tools/scenario/scenario.h"
@@ -186,6 +187,22 @@ int chaos(const RunArguments& arguments, const ChaosOptions& options, const std:
     throw UserError("cannot write to standard output: the disk is full?");
   if (g_interrupted != 0) return kInterrupted;
   return c.count(ChaosRow::Outcome::violation) > 0 ? kSimulationError : kOk;
+}
+
+int degraded(const RunArguments& arguments, std::string folder, bool keep) {
+  const Scenario s = load_scenario(arguments.scenario, arguments.overrides);
+  if (folder.empty()) folder = s.output_dir + "/degraded";
+  const bool live = isatty(STDERR_FILENO) != 0;
+  const DegradedTable t =
+      degraded_table(s, keep ? folder : std::string(), [&](const std::string& name) {
+        if (live) fmt::print(stderr, "simulating: {}\n", name);
+      });
+  if (!arguments.json.empty()) write_atomically(arguments.json, degraded_json(t));
+  fmt::print("{}", degraded_text(t));
+  if (!arguments.json.empty()) fmt::print("json: {}\n", arguments.json);
+  if (std::fflush(stdout) != 0)
+    throw UserError("cannot write to standard output: the disk is full?");
+  return kOk;
 }
 
 int topo(const RunArguments& arguments) {
@@ -412,6 +429,15 @@ int main_checked(int argc, char** argv) {
                       "every run again with 'simulation.domains: off'; both must be the same");
   chaos_cmd->add_option("--csv", chaos_rows, "write one row per run to this file");
   chaos_cmd->add_flag("-q,--quiet", arguments.quiet, "no progress");
+  CLI::App* degraded_cmd = app.add_subcommand(
+      "degraded",
+      "step times with a NIC, a leaf, a plane, ... broken all along, kept for next time");
+  scenario_options(degraded_cmd);
+  std::string kept;
+  bool forget = false;
+  degraded_cmd->add_option("--cache", kept, "where results are kept (OUT/degraded)");
+  degraded_cmd->add_flag("--no-cache", forget, "simulate all of it, keep nothing");
+  degraded_cmd->add_option("--json", arguments.json, "also write the table to this file");
   CLI::App* plan_cmd =
       app.add_subcommand("plan", "resolve a scenario and say what a run would move and cost");
   scenario_options(plan_cmd);
@@ -503,6 +529,7 @@ int main_checked(int argc, char** argv) {
   if (run_cmd->parsed()) return run(arguments);
   if (compare_cmd->parsed()) return compare(a, b, compare_json);
   if (whatif_cmd->parsed()) return whatif(arguments, whatif_options, whatif_json);
+  if (degraded_cmd->parsed()) return degraded(arguments, kept, !forget);
   if (chaos_cmd->parsed()) return chaos(arguments, chaos_options, chaos_rows);
   if (plan_cmd->parsed()) return plan(arguments);
   if (lint_cmd->parsed()) return lint(arguments, lint_arguments);
