@@ -220,7 +220,25 @@ std::vector<ParamSpec> fault_params(const std::string& where_help,
        "30d",
        {"end"},
        "how long it lasts; end: until the run ends",
-       "DESIGN 9.1"}};
+       "DESIGN 9.1"},
+      {"mtbf",
+       PT::time,
+       "none",
+       "1ns",
+       "100d",
+       {"none"},
+       "every part that `where` names fails at random instants after `at`, so long apart on the "
+       "mean "
+       "(exponential; drawn from the seed); none: once, at `at`",
+       "DESIGN 7"},
+      {"horizon",
+       PT::time,
+       "none",
+       "1ns",
+       "30d",
+       {"none"},
+       "with mtbf: no failure begins later",
+       "DESIGN 7"}};
   specs.insert(specs.end(), more.begin(), more.end());
   return specs;
 }

@@ -2,7 +2,9 @@
 // pcie-downgrade, nvlink-degrade, and the selector of an optic.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
+#include <vector>
 
 #include "network/topology_select.h"
 #include "tools/scenario/run.h"
@@ -90,6 +92,80 @@ TEST(FaultKinds, AnOpticIsTwoPorts) {
   EXPECT_EQ(select_links(t, "leaf0:optic*", pos), select_links(t, "leaf0:port*", pos));
   EXPECT_EQ(select_links(t, "leaf0:optic2", pos).size(), 2U);
   EXPECT_THROW((void)select_links(t, "leaf0:optic9", pos), UserError);
+}
+
+TEST(FaultsByRate, AreExponentialAndTheSameEveryTime) {
+  const auto faults_of = [](const std::string& where, const std::string& seed) {
+    const Scenario s =
+        load_scenario_text("name: rate\nseed: " + seed +
+                               "\ncluster: {nodes: 8, gpus_per_node: 8}\n"
+                               "fabric: {topology: {kind: rail-optimized, leaf_radix: 64}}\n"
+                               "traffic: [{pattern: permutation, size: 1KB}]\n"
+                               "faults: [{kind: link-down, where: '" +
+                               where + "', mtbf: 100us, horizon: 10ms, for: 1us}]\n",
+                           "rate.yaml");
+    const Topology t = build_topology(s, 0);
+    return build_faults(s, t, packet_config(s), nullptr).records();
+  };
+  const auto all = faults_of("node*.nic*", "1");
+  // 64 cables, 100 failures each on the mean: 6,400 +- 80.
+  EXPECT_NEAR(static_cast<double>(all.size()), 6400, 320);
+  std::map<std::string, std::vector<Time>> by_part;
+  for (const FaultRecord& f : all) by_part[f.component].push_back(f.at);
+  EXPECT_EQ(by_part.size(), 64U);
+  size_t gaps = 0;
+  size_t long_ones = 0;
+  for (const auto& [part, times] : by_part) {
+    for (size_t i = 1; i < times.size(); ++i) {
+      ++gaps;
+      long_ones += times[i] - times[i - 1] > Time::us(100) ? 1 : 0;
+    }
+  }
+  // exp(-1) of the gaps are longer than their mean.
+  EXPECT_NEAR(static_cast<double>(long_ones) / static_cast<double>(gaps), 0.3679, 0.03);
+  // A part fails when it does, whoever else is asked for; another seed is another life.
+  const auto one = faults_of("node3.nic2", "1");
+  ASSERT_FALSE(one.empty());
+  std::vector<Time> alone;
+  for (const FaultRecord& f : one) alone.push_back(f.at);
+  EXPECT_EQ(by_part.at(one[0].component), alone);
+  const auto other = faults_of("node3.nic2", "2");
+  EXPECT_TRUE(other.empty() || other[0].at != one[0].at);
+}
+
+TEST(FaultsByRate, ARiskGroupFailsAsOne) {
+  const Scenario s = load_scenario_text(
+      "name: group\ncluster: {nodes: 4, gpus_per_node: 2}\n"
+      "fabric:\n  topology: {kind: leaf-spine, leaf_radix: 8}\n"
+      "  risk_groups: {feed1: [node0, node1]}\n"
+      "traffic: [{pattern: permutation, size: 1KB}]\n"
+      "faults: [{kind: link-down, where: 'group:feed1', mtbf: 100us, horizon: 5ms, for: 1us}]\n",
+      "group.yaml");
+  const Topology t = build_topology(s, 0);
+  const StepFaults faults = build_faults(s, t, packet_config(s), nullptr);
+  EXPECT_NEAR(static_cast<double>(faults.records().size()), 50, 25);
+  std::map<Time, size_t> together;
+  for (const FabricChange& c : faults.changes()) {
+    if (c.kind == FabricChange::Kind::link_down) ++together[c.at];
+  }
+  EXPECT_EQ(together.size(), faults.records().size());
+  // Two GPUs in each of two servers, a NIC and a scale-up cable each.
+  for (const auto& [at, cables] : together) EXPECT_EQ(cables, 8U) << print_time(at);
+}
+
+TEST(FaultsByRate, WhatIsMissingIsSaid) {
+  const auto refusal = [](const std::string& keys) {
+    try {
+      run("{kind: link-down, where: node1.nic0, " + keys + "}", kShift, kStar);
+    } catch (const UserError& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_NE(refusal("mtbf: 1ms").find("mtbf needs a horizon"), std::string::npos);
+  EXPECT_NE(refusal("horizon: 1ms").find("give mtbf"), std::string::npos);
+  EXPECT_NE(refusal("at: before, mtbf: 1ms, horizon: 2ms").find("has no mtbf"), std::string::npos);
+  EXPECT_NE(refusal("mtbf: 1ns, horizon: 1s").find("more than 100000"), std::string::npos);
 }
 
 }  // namespace

@@ -206,6 +206,8 @@ std::vector<DegradedState> own_states(const Scenario& s) {
     if (f.kind != "link-flap") {
       f.params.set("at", "before", given.params.origin("at"));
       f.params.set("for", "end", given.params.origin("for"));
+      f.params.set("mtbf", "none", given.params.origin("mtbf"));
+      f.params.set("horizon", "none", given.params.origin("horizon"));
     }
     out.push_back({f.kind + " " + f.params.text("where"), {f}});
   }

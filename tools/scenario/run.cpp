@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "chakra/reader.h"
+#include "faults/random_schedule.h"
 #include "memo/domain_fabric.h"
 #include "network/engine.h"
 #include "network/packet/packet_fabric.h"
@@ -923,7 +924,10 @@ StepFaults build_faults(const Scenario& s, const Topology& topology, const Packe
     }
     const bool before = f.params.is_word("at", "before");
     faults.set_before(before);
-    Registry::instance().factory<FaultFactory>("fault", f.kind)(request, f.params, faults);
+    const auto index = static_cast<uint32_t>(&f - s.faults.data());
+    for (const Params& one : random_schedule(request, f.params, s.seed, index)) {
+      Registry::instance().factory<FaultFactory>("fault", f.kind)(request, one, faults);
+    }
     if (s.engine.kind != "packet" && faults.happens_to_packets()) {
       throw UserError(f.pos,
                       "engine " + s.engine.kind + " does not model " + f.kind +
