@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 namespace trainyard {
 
@@ -139,6 +140,12 @@ void StepFaults::report(FaultRecord record) {
   records_.push_back(std::move(record));
 }
 
+void StepFaults::abort(Time at, std::string why) {
+  if (at >= abort_at_) return;
+  abort_at_ = at;
+  abort_reason_ = std::move(why);
+}
+
 void StepFaults::build_in(What what, uint32_t link, std::vector<Interval>& intervals) {
   if (what != What::down && what != What::rate && what != What::loss) return;
   const auto stays = [](const Interval& i) { return i.before && i.until == Time::infinity(); };
@@ -238,6 +245,15 @@ std::vector<ParamSpec> fault_params(const std::string& where_help,
        "30d",
        {"none"},
        "with mtbf: no failure begins later",
+       "DESIGN 7"},
+      {"abort_after",
+       PT::time,
+       "none",
+       "0ns",
+       "30d",
+       {"none"},
+       "the job is ended so long after it begins, unless it is over by then: what a framework does "
+       "that is told of a failure; none: the job goes on as far as it can",
        "DESIGN 7"}};
   specs.insert(specs.end(), more.begin(), more.end());
   return specs;

@@ -70,6 +70,8 @@ class StepFaults {
   }
   void gpu_stopped(uint32_t rank, Time from, Time until) { gpus_.stop(rank, from, until); }
   void report(FaultRecord record);
+  /// The job is ended at this instant, for this reason. The earliest counts.
+  void abort(Time at, std::string why);
 
   /// Whether something said so far happens to a fabric while it runs, which only packets can show.
   [[nodiscard]] bool happens_to_packets() const { return to_packets_; }
@@ -83,6 +85,9 @@ class StepFaults {
   /// In order of time, then as reported.
   [[nodiscard]] const std::vector<FaultRecord>& records() const { return records_; }
   [[nodiscard]] const GpuFaults& gpus() const { return gpus_; }
+  /// Infinity: nothing ends the job by decision.
+  [[nodiscard]] Time abort_at() const { return abort_at_; }
+  [[nodiscard]] const std::string& abort_reason() const { return abort_reason_; }
 
  private:
   // In the order in which those of one instant happen: a backup is known before it is needed.
@@ -101,6 +106,8 @@ class StepFaults {
   void build_in(What what, uint32_t link, std::vector<Interval>& intervals);
 
   bool before_ = false, to_packets_ = false;
+  Time abort_at_ = Time::infinity();
+  std::string abort_reason_;
   std::vector<LinkDamage> damage_;
   std::vector<std::pair<Rate, Time>> backups_;
   std::vector<FabricChange> changes_;

@@ -1000,6 +1000,11 @@ bool Timeline::run_all() {
     const Time fails_at = deadline();
     const bool stuck =
         own == Time::infinity() && (fabric_next == Time::infinity() || fabric_.outstanding() == 0);
+    const bool stops_first = options_.stop_at < fails_at;
+    if (stops_first && (stuck || std::min(own, fabric_next) > options_.stop_at)) {
+      end_ = now_ = options_.stop_at;
+      return false;
+    }
     if (fails_at != Time::infinity() && (stuck || now_ >= fails_at)) {
       end_ = now_ = fails_at;
       throw SimulationError("collective timeout of " + print_time(options_.collective_timeout) +
@@ -1010,8 +1015,8 @@ bool Timeline::run_all() {
     if (options_.progress && !options_.progress(now_, ops_done_)) return false;
     completions.clear();
     const Time slice = std::max(fabric_next, now_);
-    const Time limit =
-        std::min({own, fails_at, slice == Time::infinity() ? Time::infinity() : slice + stretch});
+    const Time limit = std::min({own, fails_at, options_.stop_at,
+                                 slice == Time::infinity() ? Time::infinity() : slice + stretch});
     // Also when it has nothing to do: what starts next starts after this instant of the fabric.
     if (fabric_next <= limit || own <= limit) {
       const Time reached = fabric_.advance(limit, completions);

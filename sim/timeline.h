@@ -86,6 +86,8 @@ struct TimelineOptions {
   Storage* storage = nullptr;
   /// Called now and then with the simulated time and ops done; returning false stops the run.
   std::function<bool(Time now, uint64_t ops_done)> progress;
+  /// Nothing happens after this instant: run() returns false then, with end() there.
+  Time stop_at = Time::infinity();
 };
 
 class Timeline {

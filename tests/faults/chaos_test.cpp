@@ -105,6 +105,29 @@ TEST(Chaos, WhatIsOverSoonIsSurvived) {
   EXPECT_EQ(c.count(Outcome::aborted), 0U);
 }
 
+TEST(Chaos, AJobThatIsToldEnds) {
+  ChaosOptions options;
+  options.events = 5;
+  options.abort_after = "100ns";
+  for (const char* fast_path : {"none", "exact"}) {
+    const Chaos c = run_chaos(job(4, 2, "256KiB", fast_path), options);
+    EXPECT_EQ(violations(c), "");
+    for (const ChaosRow& r : c.rows) {
+      ASSERT_EQ(r.outcome, Outcome::aborted) << r.kind << " " << r.where;
+      EXPECT_NE(r.reason.find("aborted at"), std::string::npos) << r.reason;
+      EXPECT_NE(r.reason.find("100ns after " + r.kind + " of " + r.where), std::string::npos);
+      EXPECT_EQ(r.end - r.at, Time::ns(100)) << r.kind << " " << r.where;
+    }
+  }
+  // Nobody is told of what is over by then, or of what comes after the end.
+  options.duration = "50ns";
+  EXPECT_EQ(run_chaos(job(4, 2, "256KiB", "none"), options).count(Outcome::aborted), 0U);
+  options.duration.clear();
+  options.abort_after = "1s";
+  options.kinds = {"link-down"};
+  EXPECT_EQ(run_chaos(job(4, 2, "256KiB", "none"), options).count(Outcome::aborted), 0U);
+}
+
 TEST(Chaos, ReportsAndRefusals) {
   ChaosOptions options;
   options.kinds = {"switch-down"};

@@ -425,6 +425,8 @@ int main_checked(int argc, char** argv) {
                         "of the kinds that have it (trainyard explain nic-down)");
   chaos_cmd->add_option("--for", chaos_options.duration,
                         "how long a part is broken (default: until the run ends)");
+  chaos_cmd->add_option("--abort-after", chaos_options.abort_after,
+                        "end the job so long after (default: it goes on as far as it can)");
   chaos_cmd->add_flag("--oracle", chaos_options.oracle,
                       "every run again with 'simulation.domains: off'; both must be the same");
   chaos_cmd->add_option("--csv", chaos_rows, "write one row per run to this file");

@@ -63,6 +63,7 @@ ModelChoice fault(const std::string& kind, const std::string& where, Time at,
   f.params.set("where", where, origin);
   f.params.set("at", std::to_string(at.ps()) + "ps", origin);
   if (!options.duration.empty()) f.params.set("for", options.duration, origin);
+  if (!options.abort_after.empty()) f.params.set("abort_after", options.abort_after, origin);
   if (!options.reaction.empty() && f.params.has_spec("reaction")) {
     f.params.set("reaction", options.reaction, origin);
   }

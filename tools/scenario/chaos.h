@@ -19,6 +19,7 @@ struct ChaosOptions {
   std::vector<std::string> where;  ///< patterns of parts (see --kinds); empty: all
   std::string reaction;            ///< of the kinds that have it; empty: their default
   std::string duration;            ///< "200us"; empty: until the run ends
+  std::string abort_after;         ///< "1ms"; empty: the job goes on as far as it can
   size_t events = 0;               ///< at most so many instants, evenly chosen; 0: all of them
   bool oracle = false;  ///< every run again without contention domains; both must be the same
 };

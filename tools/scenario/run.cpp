@@ -131,14 +131,18 @@ void drain(Fabric& fabric, bool faulty) {
   }
 }
 
-std::string cut_off(Time until, uint64_t done, uint64_t total, const char* what) {
-  return "cut off at " + print_time(until) + " by simulation.until, with " + std::to_string(done) +
-         " of " + std::to_string(total) + " " + what + " done";
+/// `aborted`: why the job was ended; empty: by simulation.until.
+std::string cut_off(Time until, const std::string& aborted, uint64_t done, uint64_t total,
+                    const char* what) {
+  const std::string work =
+      ", with " + std::to_string(done) + " of " + std::to_string(total) + " " + what + " done";
+  if (!aborted.empty()) return aborted + work;
+  return "cut off at " + print_time(until) + " by simulation.until" + work;
 }
 
 /// Runs until no flow is left that the run waits for.
-void run_traffic(StagedFabric& fabric, size_t flows, Time until, ProgressGate& progress,
-                 Result& result) {
+void run_traffic(StagedFabric& fabric, size_t flows, Time until, const std::string& aborted,
+                 ProgressGate& progress, Result& result) {
   // Large fabrics do more per simulated time; an interrupt should not wait for it.
   const int64_t ranks = std::max<int64_t>(1, result.ranks);
   const Time slice = Time::ns(std::clamp<int64_t>(12'800'000 / ranks, 1'000, 200'000));
@@ -150,7 +154,7 @@ void run_traffic(StagedFabric& fabric, size_t flows, Time until, ProgressGate& p
     const auto done = [&] { return std::min(flows, fabric.flows_done()); };
     if (next > until) {
       result.end = until;
-      result.incomplete_reason = cut_off(until, done(), flows, "flows");
+      result.incomplete_reason = cut_off(until, aborted, done(), flows, "flows");
       return;
     }
     now = fabric.advance(std::min(std::max(next, now) + slice, until), none);
@@ -927,6 +931,14 @@ StepFaults build_faults(const Scenario& s, const Topology& topology, const Packe
     const auto index = static_cast<uint32_t>(&f - s.faults.data());
     for (const Params& one : random_schedule(request, f.params, s.seed, index)) {
       Registry::instance().factory<FaultFactory>("fault", f.kind)(request, one, faults);
+      if (one.is_word("abort_after", "none")) continue;
+      const FaultSpan span = fault_span(one);
+      const Time told = span.from + one.time("abort_after");
+      if (told < span.until) {
+        faults.abort(told, "the job is aborted at " + print_time(told) + ", " +
+                               one.text("abort_after") + " after " + f.kind + " of " +
+                               one.text("where"));
+      }
     }
     if (s.engine.kind != "packet" && faults.happens_to_packets()) {
       throw UserError(f.pos,
@@ -1056,6 +1068,8 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
   const bool job = workload || collectives;
   const StepFaults faults = build_faults(s, topology, config, job ? &import.job : nullptr);
   r.faults_planned = faults.records().size();
+  const Time until = std::min(s.until, faults.abort_at());
+  const std::string aborted = faults.abort_at() <= s.until ? faults.abort_reason() : "";
   // What is chosen by the figures of the fabric is chosen by those it was built with.
   const auto selector = collective_selector(s, topology, config);
   damage(s, faults, fabric_graph);
@@ -1146,6 +1160,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     options.collective_timeout = s.collectives.time("timeout");
     options.traffic_class = static_cast<uint8_t>(s.collectives.integer("class"));
     if (!faults.gpus().empty()) options.faults = &faults.gpus();
+    options.stop_at = faults.abort_at();
     bool cut = false;
     options.overlap_q32 = static_cast<uint64_t>(std::llround(s.overlap_slowdown * 4294967296.0));
     if (options.overlap_q32 != 0 && options.faults != nullptr) {
@@ -1171,9 +1186,11 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
       if (r.complete) {
         settle();
       } else {
-        r.incomplete_reason = cut ? cut_off(s.until, timeline.ops_done(), ops, "ops")
-                                  : "interrupted after " + std::to_string(timeline.ops_done()) +
-                                        " of " + std::to_string(ops) + " ops";
+        const bool ended = !aborted.empty() && timeline.end() >= options.stop_at;
+        r.incomplete_reason = ended ? cut_off(until, aborted, timeline.ops_done(), ops, "ops")
+                              : cut ? cut_off(s.until, "", timeline.ops_done(), ops, "ops")
+                                    : "interrupted after " + std::to_string(timeline.ops_done()) +
+                                          " of " + std::to_string(ops) + " ops";
       }
       stop_at(Time());
     } catch (const SimulationError& e) {
@@ -1217,7 +1234,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
   } else {
     ProgressGate progress(hooks, fabric, flows.size());
     try {
-      run_traffic(staged, flows.size(), s.until, progress, r);
+      run_traffic(staged, flows.size(), until, aborted, progress, r);
       if (r.complete) settle();
       stop_at(r.complete ? Time() : r.end);
     } catch (const SimulationError& e) {
