@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 
+#include "network/pcie_server.h"
 #include "sim/dice.h"
 
 namespace trainyard {
@@ -224,14 +225,19 @@ uint32_t Routing::to_target(uint32_t node) {
 }
 
 /// Candidates of a host: its ports on shortest paths, those into its scale-up domain alone where
-/// there are such.
+/// there are such. GPUs of a PCIe server have a rule of their own, which may be a longer way.
 void Routing::first_hops(uint32_t src, uint32_t dst) {
   candidates_.clear();
   uint32_t best = kUnreachable;
   bool direct = false;
+  const ServerPath way = server_path(topology_, src, dst);
   for (const uint32_t p : topology_.nodes()[src].ports) {
     if (!link_up(p >> 1)) continue;
     const uint32_t v = topology_.to(p);
+    if (way != ServerPath::other &&
+        (topology_.kind(v) == NodeKind::scale_up) == (way == ServerPath::nic)) {
+      continue;
+    }
     if (v == dst) {
       if (!direct) candidates_.clear();
       direct = true;
@@ -327,8 +333,17 @@ uint32_t Routing::pick(uint32_t node, const FlowTuple& tuple) {
 
 template <class Pick>
 void Routing::walk(const FlowTuple& tuple, std::vector<uint32_t>& path, Pick pick_at) {
-  find_targets(tuple.dst_node);
   const size_t before = path.size();
+  if (server_path(topology_, tuple.src_node, tuple.dst_node) == ServerPath::shared_memory) {
+    const uint32_t memory = host_memory_of(topology_, tuple.dst_node);
+    walk({tuple.src_node, memory, tuple.src_port, tuple.dst_port}, path, pick_at);
+    const size_t there = path.size();
+    if (there == before) return;
+    walk({memory, tuple.dst_node, tuple.src_port, tuple.dst_port}, path, pick_at);
+    if (path.size() == there) path.resize(before);
+    return;
+  }
+  find_targets(tuple.dst_node);
   uint32_t u = tuple.src_node;
   while (u != tuple.dst_node) {
     if (component_[u] == kNone) {
@@ -385,6 +400,10 @@ uint64_t Routing::number_in_turn(const FlowTuple& tuple,
 }
 
 uint64_t Routing::count_paths(uint32_t src_node, uint32_t dst_node) {
+  if (server_path(topology_, src_node, dst_node) == ServerPath::shared_memory) {
+    const uint32_t memory = host_memory_of(topology_, dst_node);
+    return count_paths(src_node, memory) * count_paths(memory, dst_node);
+  }
   find_targets(dst_node);
   std::map<uint32_t, uint64_t> layer{{src_node, 1}};
   // All nodes of a layer are equally far from the destination.

@@ -94,13 +94,30 @@ void Topology::find_servers() {
   servers_.clear();
   std::vector<uint32_t> server_of_switch(nodes_.size(), UINT32_MAX);
   uint32_t next_server = 0;
+  // The switches of a PCIe server hang together, others are alone.
+  const auto claim = [&](uint32_t sw, uint32_t server) {
+    std::vector<uint32_t> todo{sw};
+    server_of_switch[sw] = server;
+    while (!todo.empty()) {
+      const uint32_t u = todo.back();
+      todo.pop_back();
+      for (const uint32_t p : ports_of(u)) {
+        const Node& v = nodes_[to(p)];
+        if (nodes_[u].place.level == 0 || v.kind != NodeKind::scale_up || v.place.level == 0)
+          continue;
+        if (server_of_switch[to(p)] != UINT32_MAX) continue;
+        server_of_switch[to(p)] = server;
+        todo.push_back(to(p));
+      }
+    }
+  };
   for (const uint32_t h : hosts_) {
     uint32_t server = UINT32_MAX;
     for (const uint32_t p : ports_of(h)) {
       if (nodes_[to(p)].kind != NodeKind::scale_up) continue;
-      uint32_t& s = server_of_switch[to(p)];
+      const uint32_t s = server_of_switch[to(p)];
       if (server == UINT32_MAX) server = s == UINT32_MAX ? next_server++ : s;
-      s = server;
+      if (s != server) claim(to(p), server);
     }
     servers_.push_back(server == UINT32_MAX ? next_server++ : server);
   }

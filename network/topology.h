@@ -29,7 +29,7 @@ const char* node_kind_name(NodeKind kind);
 
 /// Where a structured fabric put a node.
 struct NodePlace {
-  uint8_t level = 0;   ///< 0 host or scale-up, 1 leaf, 2 spine, 3 core
+  uint8_t level = 0;   ///< 1 leaf, 2 spine, 3 core; 0 others, but for PcieRole
   uint16_t plane = 0;  ///< of a switch
   int32_t pod = -1;    ///< of a leaf or spine; -1: none
   int32_t rail = -1;   ///< rail that a leaf serves, or that a host's NIC belongs on; -1: none

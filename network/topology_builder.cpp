@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "network/pcie_server.h"
+
 namespace trainyard {
 namespace {
 
@@ -109,42 +111,46 @@ const std::vector<ParamSpec>& nic_params() {
 
 const std::vector<ParamSpec>& scale_up_params() {
   using PT = ParamType;
-  static const std::vector<ParamSpec> specs = {
-      {"scale_up.kind",
-       PT::choice,
-       "nvswitch",
-       "",
-       "",
-       {"nvswitch", "none"},
-       "what connects the GPUs of a server",
-       ""},
-      {"scale_up.rate",
-       PT::rate,
-       "450GBps",
-       "1Mbps",
-       "",
-       {},
-       "rate between one GPU and the scale-up switch, per direction",
-       "NVLink 4: 900 GB/s is the sum of both directions"},
-      {"scale_up.latency",
-       PT::time,
-       "500ns",
-       "0ns",
-       "100us",
-       {},
-       "one-way latency GPU to GPU through the scale-up switch",
-       "DESIGN 9.1"},
-      {"scale_up.domain",
-       PT::integer,
-       "auto",
-       "1",
-       "65536",
-       {"auto"},
-       "GPUs of one scale-up domain, a multiple or a part of a server (72: a rack of NVL72); auto "
-       "= "
-       "the GPUs of a server",
-       "B:T22, B:W19"},
-  };
+  static const std::vector<ParamSpec> specs = join_params(
+      {{
+           {"scale_up.kind",
+            PT::choice,
+            "nvswitch",
+            "",
+            "",
+            {"nvswitch", "pcie", "none"},
+            "what connects the GPUs of a server: an NVLink-class switch, PCIe and the CPUs, "
+            "nothing",
+            ""},
+           {"scale_up.rate",
+            PT::rate,
+            "450GBps",
+            "1Mbps",
+            "",
+            {},
+            "rate between one GPU and the scale-up switch, per direction",
+            "NVLink 4: 900 GB/s is the sum of both directions"},
+           {"scale_up.latency",
+            PT::time,
+            "500ns",
+            "0ns",
+            "100us",
+            {},
+            "one-way latency GPU to GPU through the scale-up switch, that is of two links",
+            "DESIGN 9.1"},
+           {"scale_up.domain",
+            PT::integer,
+            "auto",
+            "1",
+            "65536",
+            {"auto"},
+            "GPUs of one scale-up domain, a multiple or a part of a server (72: a rack of NVL72); "
+            "auto "
+            "= "
+            "the GPUs of a server",
+            "B:T22, B:W19"},
+       },
+       pcie_params()});
   return specs;
 }
 
@@ -284,6 +290,13 @@ void add_servers(Topology& t, const TopologyRequest& r, const Params& p,
       if (rail_of) place.rail = rail_of(n * r.gpus_per_node + g);
       t.add_node("node" + std::to_string(n) + ".gpu" + std::to_string(g), NodeKind::host, place);
     }
+  }
+  check_pcie_params(r, p);
+  if (p.is_word("scale_up.kind", "pcie")) {
+    if (r.gpus_per_node < 2) return;
+    for (uint32_t first = 0; first < gpus; first += r.gpus_per_node)
+      add_pcie_server(t, r, p, first);
+    return;
   }
   const uint32_t domain = whole_or(p, "scale_up.domain", r.gpus_per_node);
   if (domain % r.gpus_per_node != 0 && r.gpus_per_node % domain != 0) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "network/pcie_server.h"
 #include "network/routing.h"
 #include "network/topology_select.h"
 
@@ -143,6 +144,12 @@ std::string fabric_text(const Topology& t) {
   if (s.scale_up_domains > 0) {
     row("scale-up domains",
         fmt::format("{} of up to {} GPUs", s.scale_up_domains, s.most_in_domain));
+  }
+  if (const std::string ways = server_paths_text(t); !ways.empty()) {
+    row("ways in a server",
+        "PIX, PHB, SYS: peer to peer over a PCIe switch, a socket, sockets; SHM: host memory; "
+        "NET: NICs");
+    out += ways;
   }
   const RailReport rails = check_rails(t);
   if (rails.rails > 0) {

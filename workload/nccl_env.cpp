@@ -41,6 +41,29 @@ const std::vector<Name>& env_names() {
   return all;
 }
 
+const std::vector<Name>& server_names() {
+  static const std::vector<Name> all = {
+      {"NCCL_P2P_DISABLE",
+       "scale_up.p2p_level",
+       {{"0", ""}, {"1", "NVL"}},
+       "1: fabric.topology.scale_up.p2p_level: NVL, for PCIe servers"},
+      {"NCCL_P2P_LEVEL",
+       "scale_up.p2p_level",
+       {{"LOC", "NVL"},
+        {"NVL", "NVL"},
+        {"PIX", "PIX"},
+        {"PXB", "PXB"},
+        {"PHB", "PHB"},
+        {"SYS", "SYS"}},
+       "fabric.topology.scale_up.p2p_level, for PCIe servers; LOC is NVL there"},
+      {"NCCL_SHM_DISABLE",
+       "scale_up.shared_memory",
+       {{"0", "true"}, {"1", "false"}},
+       "fabric.topology.scale_up.shared_memory, for PCIe servers"},
+  };
+  return all;
+}
+
 std::string key_of(const Name& n) {
   return std::string("nccl.env.") + n.name;
 }
@@ -50,7 +73,9 @@ std::string key_of(const Name& n) {
 const std::vector<ParamSpec>& nccl_env_params() {
   static const std::vector<ParamSpec> specs = [] {
     std::vector<ParamSpec> all;
-    for (const Name& n : env_names()) {
+    std::vector<Name> names = env_names();
+    names.insert(names.end(), server_names().begin(), server_names().end());
+    for (const Name& n : names) {
       ParamSpec spec{key_of(n), ParamType::choice, "unset", "", "", {"unset"}, n.help, "NCCL"};
       for (const auto& value : n.values) spec.choices.emplace_back(value.first);
       if (n.values.empty()) {
@@ -105,6 +130,41 @@ void apply_nccl_env(Params& p) {
     p.set(n.key, value, origin);
     said[n.key] = n.name;
   }
+}
+
+std::vector<std::string> apply_nccl_server_env(const Params& collectives, Params& topology) {
+  std::map<std::string, std::string> said;  // by key: the name that set it
+  std::vector<std::string> keys;
+  for (const Name& n : server_names()) {
+    const std::string from = key_of(n);
+    const std::string& word = collectives.text(from);
+    if (word == "unset") continue;
+    const Origin origin = collectives.origin(from);
+    const std::string name = "collectives.nccl.env." + std::string(n.name);
+    if (!topology.has_spec("scale_up.kind") || !topology.is_word("scale_up.kind", "pcie")) {
+      throw UserError(origin.pos, name + " says nothing here: servers have no PCIe",
+                      "use fabric.topology.scale_up.kind: pcie, or remove it");
+    }
+    std::string value;
+    for (const auto& [theirs, ours] : n.values) {
+      if (word == theirs) value = ours;
+    }
+    if (value.empty()) continue;
+    const Origin::Kind there = topology.origin(n.key).kind;
+    const bool stated = there == Origin::Kind::user || there == Origin::Kind::command_line;
+    if ((stated || said.count(n.key) != 0) && topology.text(n.key) != value) {
+      throw UserError(
+          origin.pos,
+          name + " asks for " + n.key + ": " + value + ", but " +
+              (said.count(n.key) != 0 ? said[n.key] : "fabric.topology." + std::string(n.key)) +
+              " says " + topology.text(n.key),
+          "remove one of them");
+    }
+    topology.set(n.key, value, origin);
+    said[n.key] = n.name;
+    keys.emplace_back(n.key);
+  }
+  return keys;
 }
 
 }  // namespace trainyard

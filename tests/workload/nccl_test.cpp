@@ -551,8 +551,10 @@ TEST_F(NcclScenario, WhatIsNotKnownIsRefusedByName) {
   EXPECT_TRUE(has(release, "s.yaml:")) << release;
   const std::string transport = problem("protocol: tuned, nccl: {transport: carrier-pigeon}");
   EXPECT_TRUE(has(transport, "carrier-pigeon") && has(transport, "slingshot")) << transport;
-  const std::string name = problem("nccl: {env: {NCCL_P2P_LEVEL: NVL}}");
-  EXPECT_TRUE(has(name, "NCCL_P2P_LEVEL") && has(name, "NCCL_ALGO")) << name;
+  const std::string name = problem("nccl: {env: {NCCL_IB_HCA: mlx5_0}}");
+  EXPECT_TRUE(has(name, "NCCL_IB_HCA") && has(name, "NCCL_ALGO")) << name;
+  const std::string level = problem("nccl: {env: {NCCL_P2P_LEVEL: NVL}}");
+  EXPECT_TRUE(has(level, "NCCL_P2P_LEVEL") && has(level, "kind: pcie")) << level;
   const std::string value = problem("nccl: {env: {NCCL_ALGO: CollNetDirect}}");
   EXPECT_TRUE(has(value, "CollNetDirect") && has(value, "NVLSTree")) << value;
   const std::string conflict = problem("algorithm: tree, nccl: {env: {NCCL_ALGO: Ring}}");

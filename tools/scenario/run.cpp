@@ -376,7 +376,13 @@ void engine_notes(const Scenario& s, const Topology& topology, const Result& r, 
     } else {
       fast_path_notes(*r.fast_path, s.shared_noise, r.complete, note);
     }
-    if (topology.count(NodeKind::scale_up) > 0) {
+    const Params& shape = s.topology.params;
+    if (shape.has_spec("scale_up.kind") && shape.is_word("scale_up.kind", "pcie")) {
+      note("scale-up",
+           "PCIe switches, sockets and host memory are modelled as lossless packet switches; "
+           "traffic of NICs does not pass them",
+           false);
+    } else if (topology.count(NodeKind::scale_up) > 0) {
       note("scale-up",
            "the NVLink-class switch is modelled as a lossless packet switch, without "
            "congestion control",
@@ -1034,7 +1040,10 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     r.warnings.push_back("a NIC rate of " + print_rate(topology.nic_rate()) +
                          " is above 3.2 Tbps: bits or bytes? ('GBps' is bytes)");
   }
+  const bool pcie = s.topology.params.has_spec("scale_up.kind") &&
+                    s.topology.params.is_word("scale_up.kind", "pcie");
   for (const auto& link : topology.links()) {
+    if (pcie) break;
     const bool scale_up = topology.nodes()[link.a].kind == NodeKind::scale_up ||
                           topology.nodes()[link.b].kind == NodeKind::scale_up;
     if (scale_up && link.rate < Rate::gbps(100)) {
@@ -1045,7 +1054,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
   }
 
   const auto& fabric_params = s.topology.params;
-  if (workload && s.device.scale_up_bps > 0 && fabric_params.has_spec("scale_up.rate") &&
+  if (workload && !pcie && s.device.scale_up_bps > 0 && fabric_params.has_spec("scale_up.rate") &&
       topology.count(NodeKind::scale_up) > 0) {
     // A rate from a data sheet may be rounded.
     const Rate rate = fabric_params.rate("scale_up.rate");

@@ -1403,6 +1403,22 @@ Scenario read_scenario(ConfigNode root, const std::string& path,
     }
   }
   apply_nccl_env(s.collectives);
+  for (const std::string& key : apply_nccl_server_env(s.collectives, s.topology.params)) {
+    const std::string name = "fabric.topology." + key;
+    const auto same = [&](const auto& setting) { return setting.first == name; };
+    s.settings.erase(std::remove_if(s.settings.begin(), s.settings.end(), same), s.settings.end());
+    const auto resolved = [&](const auto& setting) { return setting.key == name; };
+    s.resolved.erase(std::remove_if(s.resolved.begin(), s.resolved.end(), resolved),
+                     s.resolved.end());
+    list_setting(s, name, s.topology.params.text(key), s.topology.params.origin(key));
+  }
+  if (!s.collectives.is_word("protocol", "auto") && s.topology.params.has_spec("scale_up.kind") &&
+      s.topology.params.is_word("scale_up.kind", "pcie")) {
+    throw UserError(s.collectives.origin("protocol").pos,
+                    "collectives.protocol has no constants for PCIe servers: they were fitted to "
+                    "NVLink and xGMI",
+                    "use protocol: auto, the wires alone");
+  }
   make_collective_selector(s.collectives);  // refuses what it does not know
   if (s.collectives.is_word("protocol", "auto")) {
     for (const std::string& key : s.collectives.names()) {
