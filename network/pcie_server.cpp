@@ -186,8 +186,8 @@ void add_pcie_server(Topology& t, const TopologyRequest& r, const Params& p, uin
 }
 
 Rate pcie_rate(int64_t generation, int64_t lanes) {
-  const int64_t line = 8'000'000'000 * lanes / (130 * 280) * (128 * 256);
-  return Rate::bps(line << (generation - 3));
+  const int64_t line = (int64_t{8'000'000'000} << (generation - 3)) * lanes;
+  return Rate::bps(line * (128 * 256) / (130 * 280));
 }
 
 ServerPath server_path(const Topology& t, uint32_t host_a, uint32_t host_b) {

@@ -50,7 +50,9 @@ Timeline::Timeline(const Job& job, Fabric& fabric, const ComputeModel& compute,
       compute_(compute),
       selector_(collectives),
       options_(std::move(options)) {
-  TRAINYARD_ASSERT(options_.overlap_q32 == 0 || options_.faults == nullptr);
+  TRAINYARD_ASSERT(!options_.paced() || options_.faults == nullptr);
+  TRAINYARD_ASSERT(options_.collective_overlap_q32.empty() ||
+                   options_.collective_overlap_q32.size() + 1 == RankState().moving_as.size());
   ranks_.resize(job.ranks.size());
   times_.resize(job.ranks.size());
   // Slot -> the first slot that holds the same.
@@ -133,20 +135,34 @@ void Timeline::move(uint32_t rank, uint32_t op, int change) {
   s.moving += change;
   int16_t& n = s.moving_of[static_cast<size_t>(dimension(s, op))];
   n = static_cast<int16_t>(n + change);
-  if (options_.overlap_q32 != 0) repace(rank);
+  if (!options_.paced()) return;
+  const Op& o = s.graph->ops[op];
+  const size_t as =
+      o.kind == OpKind::collective ? static_cast<size_t>(o.collective) : s.moving_as.size() - 1;
+  s.moving_as[as] = static_cast<int16_t>(s.moving_as[as] + change);
+  repace(rank);
+}
+
+uint64_t Timeline::pace_of(const RankState& s) const {
+  const auto& own = options_.collective_overlap_q32;
+  uint64_t pace = 0;
+  for (size_t as = 0; as < s.moving_as.size(); ++as) {
+    if (s.moving_as[as] <= 0) continue;
+    pace = std::max(pace, as < own.size() ? own[as] : options_.overlap_q32);
+  }
+  return pace;
 }
 
 /// Rounded up.
-Time Timeline::stretched(Time work, bool slow) const {
-  if (!slow) return work;
-  const auto product =
-      static_cast<unsigned __int128>(work.ps()) * ((uint64_t{1} << 32) + options_.overlap_q32);
+Time Timeline::stretched(Time work, uint64_t pace) {
+  if (pace == 0) return work;
+  const auto product = static_cast<unsigned __int128>(work.ps()) * ((uint64_t{1} << 32) + pace);
   return Time::ps(static_cast<int64_t>((product + 0xffffffffU) >> 32));
 }
 
 void Timeline::begin_paced(uint32_t rank, uint32_t op, Time work) {
   RankState& s = ranks_[rank];
-  const Time end = now_ + stretched(work, s.slow);
+  const Time end = now_ + stretched(work, s.pace);
   s.paced.push_back({op, now_, work, now_, end});
   events_.push(end.ps(), rank, op);
 }
@@ -154,20 +170,20 @@ void Timeline::begin_paced(uint32_t rank, uint32_t op, Time work) {
 /// Communication on `rank` begins or ends: what computes there gets slower or faster.
 void Timeline::repace(uint32_t rank) {
   RankState& s = ranks_[rank];
-  const bool slow = s.moving > 0;
-  if (slow == s.slow) return;
+  const uint64_t pace = pace_of(s);
+  if (pace == s.pace) return;
   for (RankState::Paced& p : s.paced) {
     Time done = now_ - p.from;
-    if (s.slow) {
+    if (s.pace != 0) {
       done = Time::ps(static_cast<int64_t>((static_cast<unsigned __int128>(done.ps()) << 32) /
-                                           ((uint64_t{1} << 32) + options_.overlap_q32)));
+                                           ((uint64_t{1} << 32) + s.pace)));
     }
     p.work = p.work - std::min(p.work, done);
     p.from = now_;
-    p.end = now_ + stretched(p.work, slow);
+    p.end = now_ + stretched(p.work, pace);
     events_.push(p.end.ps(), rank, p.op);
   }
-  s.slow = slow;
+  s.pace = pace;
 }
 
 /// Whether the event for the end of `op` still holds; then its span is told.
@@ -357,7 +373,7 @@ void Timeline::begin_now(uint32_t rank, uint32_t op) {
       if (s.recording != nullptr) write_down(rank, op, StretchEvent::begin, d);
       const bool host = s.info->host[o.stream] != 0;
       (host ? s.hosting : s.computing) += 1;
-      if (options_.overlap_q32 != 0 && !host) {
+      if (options_.paced() && !host) {
         begin_paced(rank, op, d);
         return;
       }
@@ -1050,7 +1066,7 @@ bool Timeline::run_all() {
         on_delivery(e.arg);
       } else if (e.key == kPartBegin) {
         begin_ranks(job_.parts[e.arg].first_rank, job_.parts[e.arg].ranks);
-      } else if (options_.overlap_q32 == 0 || end_paced(e.key, e.arg)) {
+      } else if (!options_.paced() || end_paced(e.key, e.arg)) {
         finished_.emplace_back(e.key, e.arg);
       }
     }

@@ -15,6 +15,7 @@
 //     request.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -71,6 +72,15 @@ struct TimelineOptions {
   /// Share by which compute on a rank is slower while a message or collective moves there, in
   /// 1/2^32: what is left of an op takes 1 + share times as long. 0: not at all. Not with `faults`.
   uint64_t overlap_q32 = 0;
+  /// The same for collectives, by CollectiveKind: what their kernels take of a GPU. Empty: as
+  /// overlap_q32. Of several at once the largest counts.
+  std::vector<uint64_t> collective_overlap_q32;
+  /// Whether anything slows compute down.
+  [[nodiscard]] bool paced() const {
+    const auto some = [](uint64_t share) { return share != 0; };
+    return overlap_q32 != 0 ||
+           std::any_of(collective_overlap_q32.begin(), collective_overlap_q32.end(), some);
+  }
   /// GPUs that slow down or stop; null: none. A stopped GPU begins no op and takes no further part
   /// in collectives; ops on a stream called "host" run on.
   const FaultSource* faults = nullptr;
@@ -168,7 +178,8 @@ class Timeline {
   void begin_paced(uint32_t rank, uint32_t op, Time work);
   void repace(uint32_t rank);
   bool end_paced(uint32_t rank, uint32_t op);
-  [[nodiscard]] Time stretched(Time work, bool slow) const;
+  [[nodiscard]] static Time stretched(Time work, uint64_t pace);
+  [[nodiscard]] uint64_t pace_of(const RankState& s) const;
   void wait(uint32_t rank, uint32_t op, int change);
   static Dimension dimension(const RankState& s, uint32_t op);
   void enter(uint32_t index, uint32_t member, Time at);

@@ -140,7 +140,7 @@ struct Timeline::RankState {
   [[nodiscard]] bool idle() const { return computing + hosting + moving + waiting + storing == 0; }
   std::array<int16_t, kDimensions> moving_of{}, waiting_of{};
   Time since;
-  /// With TimelineOptions::overlap_q32: compute ops under way, and how fast.
+  /// With TimelineOptions::paced(): compute ops under way, and how fast.
   struct Paced {
     uint32_t op = 0;
     Time begin;
@@ -149,7 +149,9 @@ struct Timeline::RankState {
     Time end;  // at the present pace; events for other times are void
   };
   std::vector<Paced> paced;
-  bool slow = false;
+  uint64_t pace = 0;  // by how much they are slower, in 1/2^32
+  // What moves: collectives by kind, then messages.
+  std::array<int16_t, static_cast<size_t>(CollectiveKind::barrier) + 2> moving_as{};
   // A stretch, and which member this rank is there. What a replay has done by now is told when
   // something asks.
   std::shared_ptr<StretchReplay> replay;

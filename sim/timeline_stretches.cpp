@@ -18,7 +18,7 @@ constexpr uint32_t kMostFailures = 2;
 
 bool Timeline::may_replay() const {
   return options_.stretches && options_.host != nullptr && options_.faults == nullptr &&
-         options_.overlap_q32 == 0;
+         !options_.paced();
 }
 
 /// What the ops of a stretch are and how long its computation takes on GPUs of a kind, wherever in

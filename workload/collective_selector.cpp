@@ -137,13 +137,15 @@ std::vector<ParamSpec> make_specs() {
        "1; or in class 1 with it",
        "B: V62"},
       {"sms",
-       PT::choice,
+       PT::integer,
        "auto",
-       "",
-       "",
+       "0",
+       "1024",
        {"auto"},
-       "SMs taken by communication; compute is not slowed down yet",
-       "DESIGN 3"},
+       "SMs (compute units) of a GPU that a collective takes while it moves, or by kind: "
+       "{all_gather: 0}; n of N make compute beside it take N / (N - n) times as long, 0 (copy "
+       "engines, proxies) costs none; auto: compute.overlap_slowdown",
+       "DESIGN 3; A:N098"},
       {"class",
        PT::integer,
        "0",
@@ -181,12 +183,36 @@ std::vector<ParamSpec> make_specs() {
                      "algorithm of this kind of collective, in place of one word for all",
                      "DESIGN 4"});
   }
+  for (const auto& kind : kKinds) {
+    specs.push_back({std::string("sms.") + kind.first,
+                     PT::integer,
+                     "auto",
+                     "0",
+                     "1024",
+                     {"auto"},
+                     "SMs of this kind of collective; auto: as sms says",
+                     "DESIGN 3"});
+  }
   for (const ParamSpec& spec : nccl_params()) specs.push_back(spec);
   for (const ParamSpec& spec : nccl_env_params()) specs.push_back(spec);
   return specs;
 }
 
 }  // namespace
+
+std::vector<int64_t> collective_sms(const Params& params) {
+  std::vector<int64_t> sms(static_cast<size_t>(CollectiveKind::barrier) + 1, -1);
+  for (const auto& kind : kKinds) {
+    std::string key = std::string("sms.") + kind.first;
+    if (params.is_word(key, "auto")) key = "sms";
+    if (!params.is_word(key, "auto")) {
+      sms[static_cast<size_t>(kind.second)] = params.integer(key);
+    }
+  }
+  sms[static_cast<size_t>(CollectiveKind::reduce_scatter_block)] =
+      sms[static_cast<size_t>(CollectiveKind::reduce_scatter)];
+  return sms;
+}
 
 const std::vector<ParamSpec>& collective_params() {
   static const std::vector<ParamSpec> specs = make_specs();

@@ -304,6 +304,29 @@ void check_variation(const Scenario& s, bool computes) {
                   "give it a workload");
 }
 
+/// What collectives take of compute beside them, by kind, in 1/2^32; empty where collectives.sms
+/// says nothing.
+std::vector<uint64_t> collective_shares(const Scenario& s, uint64_t overlap_q32) {
+  std::vector<uint64_t> shares;
+  const std::vector<int64_t> sms = collective_sms(s.collectives);
+  if (std::all_of(sms.begin(), sms.end(), [](int64_t n) { return n < 0; })) return shares;
+  for (const int64_t n : sms) {
+    if (n > 0 && n >= s.device.sms) {
+      throw UserError(
+          s.collectives.origin("sms").pos,
+          "collectives.sms: a collective takes " + std::to_string(n) + " SMs, " +
+              (s.device.sms == 0 ? "the card of the device does not say how many there are"
+                                 : "a " + s.device.name + " has " + std::to_string(s.device.sms)),
+          "name a device in cluster.device, or lower it");
+    }
+    shares.push_back(n < 0    ? overlap_q32
+                     : n == 0 ? 0
+                              : (static_cast<uint64_t>(n) << 32) /
+                                    static_cast<uint64_t>(s.device.sms - n));
+  }
+  return shares;
+}
+
 /// What was not simulated packet by packet, and how far off that is.
 template <class Note>
 void fast_path_notes(const FastPathStats& f, bool shared_noise, bool complete, const Note& note) {
@@ -434,6 +457,13 @@ void variation_notes(const Scenario& s, const Result& r, const Note& note) {
          "compute is slowed down by " + report::percent(s.overlap_slowdown) +
              " % wherever communication moves on the same GPU, by compute.overlap_slowdown: a "
              "figure of yours, not of a measurement here",
+         true);
+  }
+  const std::vector<int64_t> sms = collective_sms(s.collectives);
+  if (std::any_of(sms.begin(), sms.end(), [](int64_t n) { return n >= 0; })) {
+    note("compute times",
+         "collectives slow the compute beside them by the SMs that collectives.sms says; memory "
+         "bandwidth that they take is not counted",
          true);
   }
   if ((s.jitter.kind == "none" && s.slow.empty()) || r.rank_times.empty()) return;
@@ -1172,10 +1202,13 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     options.stop_at = faults.abort_at();
     bool cut = false;
     options.overlap_q32 = static_cast<uint64_t>(std::llround(s.overlap_slowdown * 4294967296.0));
-    if (options.overlap_q32 != 0 && options.faults != nullptr) {
-      throw UserError(s.compute.pos,
-                      "compute.overlap_slowdown together with faults of GPUs is not built yet",
-                      "remove one of them");
+    options.collective_overlap_q32 = collective_shares(s, options.overlap_q32);
+    if (options.paced() && options.faults != nullptr) {
+      throw UserError(
+          options.overlap_q32 != 0 ? s.compute.pos : s.collectives.origin("sms").pos,
+          "compute.overlap_slowdown and collectives.sms together with faults of GPUs are "
+          "not built yet",
+          "remove one of them");
     }
     storage = build_storage(s, topology, import.job);
     options.storage = storage.get();
