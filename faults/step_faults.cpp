@@ -168,6 +168,10 @@ void StepFaults::finish(const Topology& topology, const PacketConfig& config) {
     if (std::get<0>(key) != What::backup) continue;
     const TopologyLink& l = topology.links()[std::get<1>(key)];
     const uint32_t host = topology.kind(l.a) == NodeKind::host ? l.a : l.b;
+    const bool stays = std::any_of(intervals.begin(), intervals.end(), [](const Interval& i) {
+      return i.before && i.until == Time::infinity();
+    });
+    if (stays) borrowers_.push_back(host);
     for (const uint32_t link : topology.nic_links(host)) with_backup.insert(link);
   }
   // Where the ends of a cable may differ, each has its own course.

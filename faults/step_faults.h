@@ -82,6 +82,8 @@ class StepFaults {
   [[nodiscard]] const std::vector<FabricChange>& changes() const { return changes_; }
   /// What lasts for the whole run, for Topology::damage(), in order of links.
   [[nodiscard]] const std::vector<LinkDamage>& damage() const { return damage_; }
+  /// Hosts whose NIC traffic goes by another NIC of their server for the whole run, ascending.
+  [[nodiscard]] const std::vector<uint32_t>& borrowers() const { return borrowers_; }
   /// In order of time, then as reported.
   [[nodiscard]] const std::vector<FaultRecord>& records() const { return records_; }
   [[nodiscard]] const GpuFaults& gpus() const { return gpus_; }
@@ -109,6 +111,7 @@ class StepFaults {
   Time abort_at_ = Time::infinity();
   std::string abort_reason_;
   std::vector<LinkDamage> damage_;
+  std::vector<uint32_t> borrowers_;
   std::vector<std::pair<Rate, Time>> backups_;
   std::vector<FabricChange> changes_;
   std::vector<FaultRecord> records_;

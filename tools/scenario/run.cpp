@@ -1155,6 +1155,15 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     TimelineOptions options;
     options.complete_at_receiver = config.complete_at_receiver;
     options.placement = placement_on(topology);
+    if (!faults.borrowers().empty()) {
+      auto borrows = std::make_shared<std::vector<char>>(topology.hosts().size(), 0);
+      for (size_t rank = 0; rank < borrows->size(); ++rank) {
+        const auto& all = faults.borrowers();
+        const bool one = std::find(all.begin(), all.end(), topology.hosts()[rank]) != all.end();
+        (*borrows)[rank] = one ? 1 : 0;
+      }
+      options.placement.borrows = std::move(borrows);
+    }
     options.eager_sends = s.eager_sends;
     options.most_records = 200'000;
     options.collective_timeout = s.collectives.time("timeout");
