@@ -29,34 +29,6 @@ std::vector<uint32_t> nic_cables(const FaultRequest& r, const Params& p) {
   return links;
 }
 
-/// Ranks of the GPUs that `where` names.
-std::vector<uint32_t> gpu_ranks(const FaultRequest& r, const Params& p) {
-  const std::string& where = fault_where(r, p);
-  std::vector<uint32_t> ranks;
-  for (const uint32_t node : select_nodes(r.topology, where, p.origin("where").pos)) {
-    const auto& hosts = r.topology.hosts();
-    const auto at = std::find(hosts.begin(), hosts.end(), node);
-    if (at != hosts.end()) ranks.push_back(static_cast<uint32_t>(at - hosts.begin()));
-  }
-  if (ranks.empty()) {
-    throw UserError(p.origin("where").pos, "'" + where + "' names no GPU",
-                    "write rank17 or node3.gpu5");
-  }
-  const bool any =
-      std::any_of(ranks.begin(), ranks.end(), [&](uint32_t rank) { return rank < r.ranks; });
-  if (!any) {
-    throw UserError(p.origin("where").pos, "'" + where + "' names no GPU of the job",
-                    "it has ranks 0 to " + std::to_string(r.ranks - 1));
-  }
-  return ranks;
-}
-
-std::string gpus_name(const FaultRequest& r, const Params& p, const std::vector<uint32_t>& ranks) {
-  if (ranks.size() > 1) return p.text("where") + ": " + std::to_string(ranks.size()) + " GPUs";
-  return "rank " + std::to_string(ranks[0]) + " (" +
-         r.topology.nodes()[r.topology.hosts()[ranks[0]]].name + ")";
-}
-
 void nic_down(const FaultRequest& r, const Params& p, StepFaults& faults) {
   const FaultSpan span = fault_span(p);
   const auto links = nic_cables(r, p);
@@ -168,16 +140,42 @@ void nvlink_degrade(const FaultRequest& r, const Params& p, StepFaults& faults) 
                      " links"});
 }
 
+/// Whether one of these ranks has an op of computation of such a name.
+bool any_op(const Job& job, const std::vector<uint32_t>& ranks, const std::string& name) {
+  if (name == "*") return true;
+  return std::any_of(ranks.begin(), ranks.end(), [&](uint32_t rank) {
+    if (rank >= job.ranks.size()) return false;
+    const OpGraph& g = *job.ranks[rank].graph;
+    for (uint32_t i = 0; i < g.ops.size(); ++i) {
+      const OpKind kind = g.ops[i].kind;
+      if ((kind == OpKind::compute || kind == OpKind::memory) &&
+          matches_pattern(name, g.name_of(i))) {
+        return true;
+      }
+    }
+    return false;
+  });
+}
+
 void gpu_slow(const FaultRequest& r, const Params& p, StepFaults& faults) {
   const FaultSpan span = fault_span(p);
   if (!r.computes) {
     throw UserError(r.pos, "gpu-slow slows compute down, and nothing computes in this scenario",
                     "give it a workload");
   }
-  const auto ranks = gpu_ranks(r, p);
-  for (const uint32_t rank : ranks) faults.gpu(rank, span.from, span.until, p.real("factor"));
-  faults.report({span.from, span.until, "gpu-slow", gpus_name(r, p, ranks),
-                 "compute takes " + p.text("factor") + " times as long"});
+  const auto ranks = fault_ranks(r, p);
+  OpChoice ops;
+  ops.name = p.text("ops");
+  if (!any_op(*r.job, ranks, ops.name)) {
+    throw UserError(p.origin("ops").pos, "no op of these ranks is called '" + ops.name + "'",
+                    "durations.csv of a run without the fault has the names");
+  }
+  for (const uint32_t rank : ranks) {
+    faults.ranks().slow(rank, span.from, span.until, p.real("factor"), ops);
+  }
+  faults.report({span.from, span.until, "gpu-slow", fault_ranks_name(r, p, ranks),
+                 (ops.name == "*" ? "compute takes " : "'" + ops.name + "' takes ") +
+                     p.text("factor") + " times as long"});
 }
 
 void gpu_stop(const FaultRequest& r, const Params& p, StepFaults& faults) {
@@ -186,9 +184,10 @@ void gpu_stop(const FaultRequest& r, const Params& p, StepFaults& faults) {
     throw UserError(r.pos, "gpu-stop stops ops, and this scenario has flows only",
                     "give it a workload or a collective");
   }
-  const auto ranks = gpu_ranks(r, p);
+  const auto ranks = fault_ranks(r, p);
   for (const uint32_t rank : ranks) faults.gpu_stopped(rank, span.from, span.until);
-  faults.report({span.from, span.until, "gpu-stop", gpus_name(r, p, ranks), "computes nothing"});
+  faults.report(
+      {span.from, span.until, "gpu-stop", fault_ranks_name(r, p, ranks), "computes nothing"});
 }
 
 const char* const kWhereNics = "NICs: node3.nic5, node[0-3].nic*; node3.nic5:port1 is one cable";
@@ -293,7 +292,16 @@ const RegisterModel<FaultFactory> kSlow{
      "DESIGN 7",
      fault_params(
          kWhereGpus,
-         {{"factor", PT::real, "2", "1", "10000", {}, "by which times grow", "our choice"}})},
+         {{"factor", PT::real, "2", "1", "10000", {}, "by which times grow", "our choice"},
+          {"ops",
+           PT::text,
+           "*",
+           "",
+           "",
+           {},
+           "only ops of such a name: 'B*' is the backward pass of generated workloads; * stands "
+           "for any characters",
+           "C: 1.2 (ARGUS)"}})},
     gpu_slow};
 
 const RegisterModel<FaultFactory> kStop{

@@ -6,6 +6,9 @@
 #include <set>
 #include <utility>
 
+#include "faults/manifestation.h"
+#include "network/topology_select.h"
+
 namespace trainyard {
 
 void StepFaults::add(What what, uint32_t link, Time from, Time until, double value, uint8_t kinds) {
@@ -136,6 +139,10 @@ void StepFaults::resolve(What what, uint32_t link, uint8_t kinds,
 }
 
 void StepFaults::report(FaultRecord record) {
+  if (const auto m = manifestation_of(record.kind)) {
+    record.manifestation = m->how;
+    record.signal = m->signal;
+  }
   if (before_) record.text += ", since before the run";
   records_.push_back(std::move(record));
 }
@@ -168,6 +175,10 @@ void StepFaults::finish(const Topology& topology, const PacketConfig& config) {
     if (std::get<0>(key) != What::backup) continue;
     const TopologyLink& l = topology.links()[std::get<1>(key)];
     const uint32_t host = topology.kind(l.a) == NodeKind::host ? l.a : l.b;
+    const bool stays = std::any_of(intervals.begin(), intervals.end(), [](const Interval& i) {
+      return i.before && i.until == Time::infinity();
+    });
+    if (stays) borrowers_.push_back(host);
     for (const uint32_t link : topology.nic_links(host)) with_backup.insert(link);
   }
   // Where the ends of a cable may differ, each has its own course.
@@ -271,6 +282,34 @@ const std::string& fault_where(const FaultRequest& request, const Params& params
                     "name a part, for example link(leaf0,spine2), node3.nic5 or rank17");
   }
   return where;
+}
+
+std::vector<uint32_t> fault_ranks(const FaultRequest& r, const Params& p) {
+  const std::string& where = fault_where(r, p);
+  std::vector<uint32_t> ranks;
+  for (const uint32_t node : select_nodes(r.topology, where, p.origin("where").pos)) {
+    const auto& hosts = r.topology.hosts();
+    const auto at = std::find(hosts.begin(), hosts.end(), node);
+    if (at != hosts.end()) ranks.push_back(static_cast<uint32_t>(at - hosts.begin()));
+  }
+  if (ranks.empty()) {
+    throw UserError(p.origin("where").pos, "'" + where + "' names no GPU",
+                    "write rank17 or node3.gpu5");
+  }
+  const bool any =
+      std::any_of(ranks.begin(), ranks.end(), [&](uint32_t rank) { return rank < r.ranks; });
+  if (!any) {
+    throw UserError(p.origin("where").pos, "'" + where + "' names no GPU of the job",
+                    "it has ranks 0 to " + std::to_string(r.ranks - 1));
+  }
+  return ranks;
+}
+
+std::string fault_ranks_name(const FaultRequest& r, const Params& p,
+                             const std::vector<uint32_t>& ranks) {
+  if (ranks.size() > 1) return p.text("where") + ": " + std::to_string(ranks.size()) + " GPUs";
+  return "rank " + std::to_string(ranks[0]) + " (" +
+         r.topology.nodes()[r.topology.hosts()[ranks[0]]].name + ")";
 }
 
 }  // namespace trainyard

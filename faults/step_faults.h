@@ -31,6 +31,7 @@
 #include "network/packet/config.h"
 #include "network/packet/domain.h"
 #include "network/topology.h"
+#include "sim/op_graph.h"
 #include "sim/params.h"
 #include "sim/records.h"
 
@@ -40,10 +41,11 @@ namespace trainyard {
 struct FaultRequest {
   const Topology& topology;
   const PacketConfig& config;
-  uint32_t ranks = 0;     ///< of the job; ranks beyond it do nothing
-  bool has_ops = false;   ///< something runs on a timeline
-  bool computes = false;  ///< and some of it is compute
-  SourcePos pos;          ///< of the entry
+  uint32_t ranks = 0;        ///< of the job; ranks beyond it do nothing
+  bool has_ops = false;      ///< something runs on a timeline
+  bool computes = false;     ///< and some of it is compute
+  SourcePos pos;             ///< of the entry
+  const Job* job = nullptr;  ///< what runs on the timeline
 };
 
 class StepFaults {
@@ -69,6 +71,8 @@ class StepFaults {
     gpus_.slow(rank, from, until, factor);
   }
   void gpu_stopped(uint32_t rank, Time from, Time until) { gpus_.stop(rank, from, until); }
+  /// For what else can happen to ranks.
+  [[nodiscard]] GpuFaults& ranks() { return gpus_; }
   void report(FaultRecord record);
   /// The job is ended at this instant, for this reason. The earliest counts.
   void abort(Time at, std::string why);
@@ -82,6 +86,8 @@ class StepFaults {
   [[nodiscard]] const std::vector<FabricChange>& changes() const { return changes_; }
   /// What lasts for the whole run, for Topology::damage(), in order of links.
   [[nodiscard]] const std::vector<LinkDamage>& damage() const { return damage_; }
+  /// Hosts whose NIC traffic goes by another NIC of their server for the whole run, ascending.
+  [[nodiscard]] const std::vector<uint32_t>& borrowers() const { return borrowers_; }
   /// In order of time, then as reported.
   [[nodiscard]] const std::vector<FaultRecord>& records() const { return records_; }
   [[nodiscard]] const GpuFaults& gpus() const { return gpus_; }
@@ -109,6 +115,7 @@ class StepFaults {
   Time abort_at_ = Time::infinity();
   std::string abort_reason_;
   std::vector<LinkDamage> damage_;
+  std::vector<uint32_t> borrowers_;
   std::vector<std::pair<Rate, Time>> backups_;
   std::vector<FabricChange> changes_;
   std::vector<FaultRecord> records_;
@@ -126,6 +133,11 @@ struct FaultSpan {
   Time from, until;
 };
 FaultSpan fault_span(const Params& params);
+/// Ranks of the GPUs that `where` names; at least one is of the job. Throws UserError.
+std::vector<uint32_t> fault_ranks(const FaultRequest& request, const Params& params);
+/// How a record calls these.
+std::string fault_ranks_name(const FaultRequest& request, const Params& params,
+                             const std::vector<uint32_t>& ranks);
 /// The words of a required `where`. Throws UserError when it is empty.
 const std::string& fault_where(const FaultRequest& request, const Params& params);
 

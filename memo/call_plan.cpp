@@ -86,6 +86,7 @@ std::pair<CallPlanBook::Key, Hash128> CallPlanBook::key_of(const HostedCall& cal
   for (const uint32_t m : *call.request.members) {
     key.servers.push_back(number(servers, placement.node_of(m)));
     if (placement.rail) key.rails.push_back(number(rails, placement.rail_of(m)));
+    if (placement.borrows) key.rails.push_back(placement.borrows_nic(m) ? 1 : 0);
   }
   Hash128 digest;
   digest.add(reinterpret_cast<uintptr_t>(key.algorithm));  // the same for the whole run

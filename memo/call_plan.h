@@ -43,7 +43,7 @@ class CallPlanBook {
     CollectiveKind kind;
     int64_t bytes;
     std::vector<uint32_t> servers;  // of the members, numbered in order of appearance
-    std::vector<uint32_t> rails;    // the same
+    std::vector<uint32_t> rails;    // the same; then whether they borrow a NIC
     auto operator<=>(const Key&) const = default;
   };
   static std::pair<Key, Hash128> key_of(const HostedCall& call);

@@ -17,8 +17,11 @@ namespace trainyard {
 struct Placement {
   std::shared_ptr<const std::vector<uint32_t>> server;  ///< rank -> server; null: one rank each
   std::shared_ptr<const std::vector<uint32_t>> rail = nullptr;  ///< rank -> rail; null: not known
+  /// rank -> its NIC is broken and another's carries its traffic; null: nobody's is
+  std::shared_ptr<const std::vector<char>> borrows = nullptr;
   [[nodiscard]] uint32_t node_of(uint32_t rank) const { return server ? (*server)[rank] : rank; }
   [[nodiscard]] uint32_t rail_of(uint32_t rank) const { return rail ? (*rail)[rank] : 0; }
+  [[nodiscard]] bool borrows_nic(uint32_t rank) const { return borrows && (*borrows)[rank] != 0; }
 };
 
 /// One call of a collective on a communicator of at least two members.

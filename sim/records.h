@@ -77,6 +77,10 @@ struct FaultRecord {
   std::string kind;       ///< "link-down", ...
   std::string component;  ///< what it happened to, by name
   std::string text;       ///< what it did there, in words
+  /// How such a fault shows (C: 1.2): "stop", "hang", "slow", "on-start", "silent"; which signal
+  /// it gives: "xid", "log", "none". Empty: not said.
+  std::string manifestation = {};
+  std::string signal = {};
 };
 
 }  // namespace trainyard

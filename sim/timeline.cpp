@@ -343,8 +343,12 @@ void Timeline::begin(uint32_t rank, uint32_t op) {
   const Op& o = ranks_[rank].graph->ops[op];
   const bool communicates =
       o.kind == OpKind::collective || o.kind == OpKind::send || o.kind == OpKind::recv;
-  if (options_.faults != nullptr && communicates) {
-    const Time from = options_.faults->runs_from(rank, now_);
+  const bool launched = o.kind != OpKind::metadata && ranks_[rank].info->host[o.stream] == 0;
+  if (options_.faults != nullptr && launched) {
+    Time from = options_.faults->launches_at(rank, op, now_);
+    if (communicates && from != Time::infinity()) {
+      from = options_.faults->runs_from(rank, from);
+    }
     if (from == Time::infinity()) return;  // describe_hang() says so
     if (from > now_) {
       events_.push(from.ps(), kDelayedBegin, static_cast<uint32_t>(delayed_.size()));
@@ -379,9 +383,10 @@ void Timeline::begin_now(uint32_t rank, uint32_t op) {
       }
       Time end = now_ + d;
       if (options_.faults != nullptr && !host) {
-        end = options_.faults->end_of_compute(rank, now_, d);
+        end = options_.faults->end_of_op(rank, *s.graph, op, now_, d);
         if (end == Time::infinity()) return;  // describe_hang() says so
       }
+      if (options_.faults != nullptr && host && end > options_.faults->exits_at(rank)) return;
       emit(rank, op, o.kind == OpKind::memory ? Span::Kind::memory : Span::Kind::compute, now_,
            end);
       events_.push(end.ps(), rank, op);
@@ -524,6 +529,15 @@ void Timeline::begin_collective(uint32_t rank, uint32_t op) {
     finished_.emplace_back(rank, op);
     return;
   }
+  if (options_.faults != nullptr) {
+    const CollectiveCall call = options_.faults->call(rank, group.name, s.info->nth[op], now_);
+    if (call.what == CollectiveCall::What::never) return;  // describe_hang() tells who waits
+    if (call.what == CollectiveCall::What::skipped) {
+      ++skipped_[{rank, gi}];
+      finished_.emplace_back(rank, op);
+      return;
+    }
+  }
   if (hold(rank, op)) return;
   come(rank, op, now_, false);
 }
@@ -535,7 +549,15 @@ void Timeline::come(uint32_t rank, uint32_t op, Time at, bool waits) {
   const uint32_t gi = job_.ranks[rank].binding.groups[o.group_slot];
   const Group& group = job_.groups[gi];
   const uint32_t member = position(rank, o.group_slot);
-  const uint64_t key = (static_cast<uint64_t>(gi) << 32) | s.info->nth[op];
+  uint32_t nth = s.info->nth[op];
+  CollectiveCall call;
+  if (options_.faults != nullptr) {
+    call = options_.faults->call(rank, group.name, nth, at);
+    const auto skipped = skipped_.find({rank, gi});
+    if (skipped != skipped_.end()) nth -= skipped->second;
+  }
+  if (call.what != CollectiveCall::What::other) call = {call.what, o.collective, o.bytes};
+  const uint64_t key = (static_cast<uint64_t>(gi) << 32) | nth;
   const uint32_t slot = free_collectives_.empty() ? static_cast<uint32_t>(collectives_.size())
                                                   : free_collectives_.back();
   const auto [it, opened] = open_collectives_.emplace(key, slot);
@@ -555,9 +577,9 @@ void Timeline::come(uint32_t rank, uint32_t op, Time at, bool waits) {
     Collective& c = collectives_[slot];
     c = {};
     c.group = gi;
-    c.nth = s.info->nth[op];
-    c.kind = o.collective;
-    c.bytes = o.bytes;
+    c.nth = nth;
+    c.kind = call.kind;
+    c.bytes = call.bytes;
     c.first_rank = rank;
     c.first_op = op;
     c.op_of.assign(group.members.size(), kNone);
@@ -566,17 +588,17 @@ void Timeline::come(uint32_t rank, uint32_t op, Time at, bool waits) {
     c.member_done.assign(group.members.size(), 0);
     CollectiveRecord& r = c.record;
     r.index = next_record_++;
-    r.kind = o.collective;
+    r.kind = call.kind;
     r.ranks = static_cast<uint32_t>(group.members.size());
-    r.bytes = o.bytes;
+    r.bytes = call.bytes;
     r.first_arrival = at;
     c.owner = r.owner = static_cast<uint32_t>(owners_.size());
-    owners_.push_back({nullptr, r.index, o.collective});
+    owners_.push_back({nullptr, r.index, call.kind});
     if (options_.faults != nullptr) open_in_order_.emplace(r.index, slot);
-    const int64_t bytes = request_bytes(o.collective, o.bytes, group.members.size());
+    const int64_t bytes = request_bytes(call.kind, call.bytes, group.members.size());
     if (bytes > 0) {
-      CollectiveRequest request{o.collective, bytes, &group.members, options_.placement, nullptr};
-      if (o.exchange != 0) {
+      CollectiveRequest request{call.kind, bytes, &group.members, options_.placement, nullptr};
+      if (o.exchange != 0 && call.what != CollectiveCall::What::other) {
         TRAINYARD_ASSERT(job_.exchanges != nullptr && o.collective == CollectiveKind::all_to_all);
         request.sizes =
             job_.exchanges->sizes(gi, static_cast<uint32_t>(group.members.size()), o.exchange);
@@ -593,12 +615,19 @@ void Timeline::come(uint32_t rank, uint32_t op, Time at, bool waits) {
     }
   }
   Collective& c = collectives_[index];
-  if (c.kind != o.collective || c.bytes != o.bytes) {
+  if (c.kind != call.kind || c.bytes != call.bytes) {
+    if (options_.faults != nullptr && options_.collective_timeout != Time::infinity()) {
+      // As with a real library both wait: neither sends what the other expects.
+      strangers_[key].push_back({rank, op, at, call});
+      account(rank);
+      wait(rank, op, 1);
+      return;
+    }
     throw SimulationError(
         "hang: collective number " + std::to_string(c.nth) + " of group '" + group.name + "' is " +
         collective_name(c.kind) + " of " + std::to_string(c.bytes) + " bytes on rank " +
         std::to_string(c.first_rank) + ", " + op_label(c.first_rank, c.first_op) + ", but " +
-        collective_name(o.collective) + " of " + std::to_string(o.bytes) + " bytes on rank " +
+        collective_name(call.kind) + " of " + std::to_string(call.bytes) + " bytes on rank " +
         std::to_string(rank) + ", " + op_label(rank, op) +
         "; members must issue the same collectives in the same order");
   }
@@ -709,6 +738,10 @@ void Timeline::member_through(uint32_t index, uint32_t m) {
   }
   emit(rank, c.op_of[m], Span::Kind::collective, all_here ? c.record.start : c.arrival[m], now_,
        c.owner);
+  if (recorder_ != nullptr && options_.host == nullptr) {
+    recorder_->visited(
+        {c.record.index, rank, c.arrival[m], all_here ? c.record.start : now_, now_});
+  }
   finished_.emplace_back(rank, c.op_of[m]);
   if (c.done < members.size()) return;
   if (ranks_[rank].recording != nullptr) write_down(rank, c);
@@ -1143,6 +1176,51 @@ void Timeline::book_collectives() {
   }
 }
 
+std::vector<OpenCall> Timeline::open_calls() const {
+  using State = OpenCall::Member::State;
+  std::vector<OpenCall> calls;
+  const std::map<uint64_t, uint32_t> open(open_collectives_.begin(), open_collectives_.end());
+  for (const auto& entry : open) {
+    const Collective& c = collectives_[entry.second];
+    OpenCall& call = calls.emplace_back();
+    call.group = job_.groups[c.group].name;
+    call.nth = c.nth;
+    const auto& members = job_.groups[c.group].members;
+    const auto strangers = strangers_.find(entry.first);
+    for (uint32_t m = 0; m < members.size(); ++m) {
+      OpenCall::Member& member = call.members.emplace_back();
+      member.rank = members[m];
+      if (c.op_of[m] != kNone) {
+        member.state = c.member_done[m] != 0 ? State::through : State::entered;
+        member.at = c.arrival[m];
+        member.op = ranks_[member.rank].graph->name_of(c.op_of[m]);
+        member.kind = c.kind;
+        member.bytes = c.bytes;
+        continue;
+      }
+      if (strangers == strangers_.end()) continue;
+      for (const Stranger& x : strangers->second) {
+        if (x.rank != member.rank) continue;
+        member.state = State::other;
+        member.at = x.at;
+        member.op = ranks_[x.rank].graph->name_of(x.op);
+        member.kind = x.call.kind;
+        member.bytes = x.call.bytes;
+      }
+    }
+  }
+  return calls;
+}
+
+std::vector<ProcessExit> Timeline::exits() const {
+  std::vector<ProcessExit> exits;
+  for (uint32_t r = 0; r < ranks_.size() && options_.faults != nullptr; ++r) {
+    const Time at = options_.faults->exits_at(r);
+    if (at <= now_ && ranks_[r].left > 0) exits.push_back({r, at});
+  }
+  return exits;
+}
+
 std::string Timeline::describe_hang() {
   std::string text = "hang: " + std::to_string(ops_total_ - ops_done_) + " of " +
                      std::to_string(ops_total_) + " ops cannot run";
@@ -1151,6 +1229,16 @@ std::string Timeline::describe_hang() {
     uint32_t stopped = 0;
     std::string ranks;
     for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      if (options_.faults->exits_at(r) > now_) continue;
+      if (++stopped <= 8) ranks += " " + std::to_string(r);
+    }
+    if (stopped > 0) {
+      text += "; the process of rank" + ranks + (stopped > 8 ? " ..." : "") + " is gone";
+    }
+    stopped = 0;
+    ranks.clear();
+    for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      if (options_.faults->exits_at(r) <= now_) continue;
       if (ranks_[r].left == 0 || options_.faults->runs_from(r, now_) != Time::infinity()) continue;
       if (++stopped <= 8) ranks += " " + std::to_string(r);
     }
@@ -1173,7 +1261,17 @@ std::string Timeline::describe_hang() {
       (c.op_of[m] == kNone ? missing : here) += " " + std::to_string(g.members[m]);
     }
     text += "; " + std::string(collective_name(c.kind)) + " " + op_label(c.first_rank, c.first_op) +
-            " of group '" + g.name + "': ranks" + here + " wait for ranks" + missing;
+            " of group '" + g.name + "': ranks" + here +
+            (missing.empty() ? " have all entered and do not get through"
+                             : " wait for ranks" + missing);
+    const auto strangers = strangers_.find(entry.first);
+    if (strangers == strangers_.end()) continue;
+    for (const Stranger& x : strangers->second) {
+      text += ", rank " + std::to_string(x.rank) + " called " + collective_name(x.call.kind) +
+              " of " + std::to_string(x.call.bytes) + " bytes instead of " +
+              std::to_string(c.bytes);
+      break;
+    }
   }
   for (const auto& [key, index] : open_messages_) {
     const Message& m = messages_[index];

@@ -34,6 +34,7 @@
 #include "sim/fault_source.h"
 #include "sim/hash128.h"
 #include "sim/op_graph.h"
+#include "sim/open_call.h"
 #include "sim/records.h"
 #include "sim/storage.h"
 #include "sim/stretch.h"
@@ -55,6 +56,8 @@ class Recorder {
   virtual void timed(uint32_t rank, const OpGraph& graph, uint32_t op, Time length) {
     (void)rank, (void)graph, (void)op, (void)length;
   }
+  /// A rank got through a collective; without a host only.
+  virtual void visited(const CollectiveVisit& visit) { (void)visit; }
   /// A rank did one thing from `begin` to `end`: the parts of RankTimes, in order of time per rank.
   virtual void phase(uint32_t rank, Phase phase, Time begin, Time end) {
     (void)rank, (void)phase, (void)begin, (void)end;
@@ -117,6 +120,10 @@ class Timeline {
   [[nodiscard]] const std::vector<RankTimes>& rank_times() const { return times_; }
   /// In the order in which their first members came; complete after run().
   [[nodiscard]] const std::vector<CollectiveRecord>& collectives() const { return records_; }
+  /// Collectives in which somebody waits: what is open when a run is cut off or hangs.
+  [[nodiscard]] std::vector<OpenCall> open_calls() const;
+  /// Processes that have exited by now, with TimelineOptions::faults.
+  [[nodiscard]] std::vector<ProcessExit> exits() const;
   /// Collectives that were left out of collectives(), see TimelineOptions::most_records.
   [[nodiscard]] uint64_t records_dropped() const { return records_dropped_; }
   /// Labels of TransferRecord::owner; the first million of them.
@@ -258,6 +265,15 @@ class Timeline {
   };
   std::vector<Origin> record_origins_;  // likewise
   uint32_t next_record_ = 0;
+  /// Members that called something else than the first caller, by collective as in
+  /// open_collectives_.
+  struct Stranger {
+    uint32_t rank = 0, op = 0;
+    Time at;
+    CollectiveCall call;
+  };
+  std::map<uint64_t, std::vector<Stranger>> strangers_;
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> skipped_;  // calls, by rank and group
   uint64_t records_dropped_ = 0;
   Time shortest_record_;
   std::vector<Owner> owners_;

@@ -86,6 +86,16 @@ std::vector<ParamSpec> make_specs() {
        "algorithm custom: bytes of the collective that the traces are written for; messages scale "
        "with the call. auto: sizes as written",
        "formats 5.1"},
+      {"rebalance",
+       PT::boolean,
+       "false",
+       "",
+       "",
+       {},
+       "rings leave out channels whose NIC is broken all along and has another as backup; the "
+       "others "
+       "carry their shares",
+       "B: N4 (DCR)"},
       {"cross_nic",
        PT::integer,
        "0",

@@ -7,6 +7,7 @@
 // delivery of its predecessor's step s - 1.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "sim/collective.h"
 #include "sim/registry.h"
@@ -68,6 +69,21 @@ std::vector<std::vector<uint32_t>> ring_orders(const CollectiveRequest& r, uint3
   return orders;
 }
 
+/// Channels that would go between servers by a NIC that is another's are given up, and the rest
+/// carry their shares (B: N4, DCR), as long as one is left.
+void leave_out_borrowed(const CollectiveRequest& r, std::vector<std::vector<uint32_t>>& orders) {
+  const auto borrows = [&](const std::vector<uint32_t>& order) {
+    for (size_t i = 0; i < order.size(); ++i) {
+      const uint32_t from = (*r.members)[order[i]];
+      const uint32_t to = (*r.members)[order[(i + 1) % order.size()]];
+      if (r.placement.node_of(from) == r.placement.node_of(to)) continue;
+      if (r.placement.borrows_nic(from) || r.placement.borrows_nic(to)) return true;
+    }
+    return false;
+  };
+  if (!std::all_of(orders.begin(), orders.end(), borrows)) std::erase_if(orders, borrows);
+}
+
 uint32_t channel_count(const CollectiveRequest& r, int64_t configured) {
   const auto n = static_cast<int64_t>(r.members->size());
   int64_t channels = configured;
@@ -83,21 +99,21 @@ uint32_t channel_count(const CollectiveRequest& r, int64_t configured) {
 
 class RingRun final : public CollectiveRun {
  public:
-  RingRun(const CollectiveRequest& r, uint32_t channels, bool keep_rails)
+  RingRun(const CollectiveRequest& r, std::vector<std::vector<uint32_t>> orders)
       : kind_(r.kind),
         bytes_(r.bytes),
         n_(static_cast<uint32_t>(r.members->size())),
-        channels_(channels),
+        channels_(static_cast<uint32_t>(orders.size())),
         steps_(r.kind == CollectiveKind::all_reduce || r.kind == CollectiveKind::barrier
                    ? 2 * (n_ - 1)
                    : n_ - 1),
-        order_(ring_orders(r, channels, keep_rails)),
-        position_(channels, std::vector<uint32_t>(n_)),
-        sent_(channels, std::vector<uint32_t>(n_, 0)),
-        received_(channels, std::vector<uint32_t>(n_, 0)),
+        order_(std::move(orders)),
+        position_(channels_, std::vector<uint32_t>(n_)),
+        sent_(channels_, std::vector<uint32_t>(n_, 0)),
+        received_(channels_, std::vector<uint32_t>(n_, 0)),
         here_(n_, 0),
-        left_(n_, 2 * steps_ * channels) {
-    for (uint32_t c = 0; c < channels; ++c) {
+        left_(n_, 2 * steps_ * channels_) {
+    for (uint32_t c = 0; c < channels_; ++c) {
       for (uint32_t p = 0; p < n_; ++p) position_[c][order_[c][p]] = p;
     }
   }
@@ -166,7 +182,8 @@ class Ring final : public CollectiveAlgorithm {
  public:
   explicit Ring(const Params& p)
       : channels_(p.is_word("channels", "auto") ? 0 : p.integer("channels")),
-        keep_rails_(p.integer("cross_nic") != 1) {}
+        keep_rails_(p.integer("cross_nic") != 1),
+        rebalance_(p.boolean("rebalance")) {}
   [[nodiscard]] std::string name() const override { return "ring"; }
   [[nodiscard]] bool supports(CollectiveKind k) const override {
     return k == CollectiveKind::all_reduce || k == CollectiveKind::all_gather ||
@@ -174,7 +191,9 @@ class Ring final : public CollectiveAlgorithm {
            k == CollectiveKind::barrier;
   }
   [[nodiscard]] std::unique_ptr<CollectiveRun> begin(const CollectiveRequest& r) const override {
-    return std::make_unique<RingRun>(r, channel_count(r, channels_), keep_rails_);
+    auto orders = ring_orders(r, channel_count(r, channels_), keep_rails_);
+    if (rebalance_ && r.placement.borrows) leave_out_borrowed(r, orders);
+    return std::make_unique<RingRun>(r, std::move(orders));
   }
   [[nodiscard]] int64_t sent_per_member(const CollectiveRequest& r) const override {
     const auto n = static_cast<int64_t>(r.members->size());
@@ -186,7 +205,7 @@ class Ring final : public CollectiveAlgorithm {
 
  private:
   int64_t channels_;
-  bool keep_rails_;
+  bool keep_rails_, rebalance_;
 };
 
 const RegisterModel<CollectiveFactory> kRegistration{

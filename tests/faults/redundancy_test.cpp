@@ -113,5 +113,32 @@ TEST(Redundancy, ABackupNicCostsItsRing) {
   EXPECT_GT(lost.step_time, healthy.step_time);
 }
 
+TEST(Redundancy, RebalancedChannelsLeaveTheBorrowedNicOut) {
+  const auto ring = [](const std::string& fault, const std::string& collectives) {
+    std::string text =
+        "name: rebalance\ncluster: {nodes: 2, gpus_per_node: 8}\n"
+        "fabric:\n  topology: {kind: rail-optimized, nic: {rate: 100Gbps},\n"
+        "             scale_up: {kind: nvswitch, rate: 450GBps}}\n"
+        "  transport: {congestion: {kind: none}}\n"
+        "traffic: [{pattern: collective, collective: all-reduce, size: 16MiB}]\n" +
+        collectives;
+    if (!fault.empty()) text += "faults: [" + fault + "]\n";
+    return run_scenario(load_scenario_text(text, "rebalance.yaml"));
+  };
+  const std::string fault = "{at: before, kind: nic-down, where: node0.nic4, reaction: backup-nic}";
+  const std::string rebalance = "collectives: {rebalance: true}\n";
+  const double healthy = ring("", "").step_time.seconds();
+  EXPECT_EQ(ring("", rebalance).step_time.seconds(), healthy);
+  const Result shared = ring(fault, "");
+  const Result rebalanced = ring(fault, rebalance);
+  ASSERT_TRUE(shared.complete && rebalanced.complete);
+  EXPECT_NEAR(shared.step_time.seconds() / healthy, 2, 0.1);
+  // One channel comes in by the NIC, another goes out by it: six are left.
+  EXPECT_NEAR(rebalanced.step_time.seconds() / healthy, 8.0 / 6, 0.03);
+  // Nothing that both need: 2 (n - 1) / n of the buffer from every member.
+  EXPECT_NEAR(static_cast<double>(rebalanced.collectives.at(0).wire_payload),
+              16.0 * 2 * 15 / 16 * 16 * 1024 * 1024, 16 * 30.0 * 8);
+}
+
 }  // namespace
 }  // namespace trainyard

@@ -14,6 +14,7 @@
 #include "sim/fabric.h"
 #include "sim/observations.h"
 #include "sim/op_graph.h"
+#include "sim/open_call.h"
 #include "sim/records.h"
 #include "sim/units.h"
 
@@ -118,6 +119,12 @@ struct Result {
   std::vector<TransferRecord> flows;       ///< one per transfer, in order of start
   std::vector<TransferRecord> background;  ///< likewise, of flows that the run did not wait for
   std::vector<FaultRecord> faults;         ///< those that began before the end
+  std::vector<OpenCall> open_calls;        ///< of a run that did not end: where ranks wait
+  std::vector<ProcessExit> exits;          ///< processes of ranks that exited before the end
+  /// Ranks in collectives, in order of `left`; only with faults, where all is simulated message by
+  /// message. The first million.
+  std::vector<CollectiveVisit> visits;
+  Time collective_timeout;  ///< in force; infinity: none
   size_t faults_planned = 0;
   bool pauses_asked = false;
   std::vector<PauseRow> pauses;                ///< in order of `from`

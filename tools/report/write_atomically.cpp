@@ -14,6 +14,7 @@
 #include "sim/errors.h"
 #include "tools/report/atomic_file.h"
 #include "tools/report/report.h"
+#include "tools/report/symptoms.h"
 
 namespace trainyard {
 namespace {
@@ -177,6 +178,9 @@ void write_all(const Result& result, const std::string& dir) {
   table(true, "nics.csv", nics_csv);
   table(true, "switches.csv", switches_csv);
   table(true, "headroom.csv", headroom_csv);
+  table(!result.faults.empty(), "truth.csv", truth_csv);
+  table(true, "symptoms.csv", symptoms_csv);
+  table(true, "visits.csv", visits_csv);
   table(!result.rank_times.empty(), "ranks.csv", ranks_csv);
   table(true, "report.html", report_html);
   table(true, "result.json", result_json);

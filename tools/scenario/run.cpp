@@ -71,6 +71,9 @@ class SpanKeeper final : public Recorder {
     ops.add(rank, graph, op, length);
     if (exported != nullptr) exported->add(rank, op, length);
   }
+  void visited(const CollectiveVisit& visit) override {
+    if (keep_visits && visits.size() < 1'000'000) visits.push_back(visit);
+  }
   void phase(uint32_t, Phase phase, Time begin, Time end) override {
     if (power_.on()) power_.add(phase, begin, end);
   }
@@ -90,6 +93,8 @@ class SpanKeeper final : public Recorder {
     dropped += before - spans.size();
   }
   std::vector<Span> spans;
+  std::vector<CollectiveVisit> visits;
+  bool keep_visits = false;
   mutable uint64_t dropped = 0;
   OpMeter ops;
   TimelineExport* exported = nullptr;
@@ -957,7 +962,7 @@ StepFaults build_faults(const Scenario& s, const Topology& topology, const Packe
                         const Job* job) {
   StepFaults faults;
   for (const ModelChoice& f : s.faults) {
-    FaultRequest request{topology, config, 0, job != nullptr, false, f.pos};
+    FaultRequest request{topology, config, 0, job != nullptr, false, f.pos, job};
     if (job != nullptr) {
       request.ranks = static_cast<uint32_t>(job->ranks.size());
       request.computes = computes(*job);
@@ -1176,6 +1181,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
   if (!s.chakra_out.empty() && job && hooks.healthy == nullptr && s.only_job < 0) {
     spans.exported = &exported.emplace(import.job);
   }
+  spans.keep_visits = !s.faults.empty();
   uint64_t timeline_fingerprint = 0;
   std::unique_ptr<Storage> storage;
   const bool faulty = !faults.changes().empty();
@@ -1194,6 +1200,15 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     TimelineOptions options;
     options.complete_at_receiver = config.complete_at_receiver;
     options.placement = placement_on(topology);
+    if (!faults.borrowers().empty()) {
+      auto borrows = std::make_shared<std::vector<char>>(topology.hosts().size(), 0);
+      for (size_t rank = 0; rank < borrows->size(); ++rank) {
+        const auto& all = faults.borrowers();
+        const bool one = std::find(all.begin(), all.end(), topology.hosts()[rank]) != all.end();
+        (*borrows)[rank] = one ? 1 : 0;
+      }
+      options.placement.borrows = std::move(borrows);
+    }
     options.eager_sends = s.eager_sends;
     options.most_records = 200'000;
     options.collective_timeout = s.collectives.time("timeout");
@@ -1246,6 +1261,10 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     r.ops = ops;
     r.ops_replayed = timeline.ops_replayed();
     r.collectives = timeline.collectives();
+    r.visits = std::move(spans.visits);
+    r.collective_timeout = options.collective_timeout;
+    if (!r.complete) r.open_calls = timeline.open_calls();
+    r.exits = timeline.exits();
     r.collectives_dropped = timeline.records_dropped();
     r.durations = spans.ops.take();
     r.call_sizes = call_sizes(import.job);

@@ -15,12 +15,15 @@
 namespace trainyard {
 namespace {
 
-/// The scenario without what slows GPUs for a time.
+/// The scenario without what slows ranks for a time.
 Scenario without_slow_faults(const Scenario& s) {
   Scenario out = s;
   auto& faults = out.faults;
   faults.erase(std::remove_if(faults.begin(), faults.end(),
-                              [](const ModelChoice& f) { return f.kind == "gpu-slow"; }),
+                              [](const ModelChoice& f) {
+                                return f.kind == "gpu-slow" || f.kind == "gpu-throttle" ||
+                                       f.kind == "launch-delay" || f.kind == "gc-pause";
+                              }),
                faults.end());
   return out;
 }
@@ -46,7 +49,8 @@ WhatIf what_if(const Scenario& given, const WhatIfOptions& options, const RunHoo
   const bool slow_faults = without_slow_faults(s).faults.size() != s.faults.size();
   if (s.slow.empty() && s.jitter.kind == "none" && !slow_faults) {
     throw UserError(s.compute.pos, "nothing makes a GPU slower than others in this scenario",
-                    "give compute.slow or compute.jitter, or a fault gpu-slow");
+                    "give compute.slow or compute.jitter, or a fault gpu-slow, gpu-throttle, "
+                    "launch-delay or gc-pause");
   }
   WhatIf out;
   out.name = s.name;
