@@ -195,8 +195,9 @@ const ParamSpec kCall{"call",
 
 const RegisterModel<FaultFactory> kThrottle{
     {"fault", "gpu-throttle",
-     "The clock of a GPU goes down: ops of compute take longer, those of memory do not. With a "
-     "ramp it is a slow drift.",
+     "The clock of a GPU goes down: ops of compute take longer, those of memory (of a trace) do "
+     "not. Kernels of a generated workload are all compute, memory-bound ones too. With a ramp it "
+     "is a slow drift.",
      "C: 1.2 (XPUT)",
      fault_params(
          kWhere,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "faults/gpu_faults.h"
 #include "faults/manifestation.h"
 #include "sim/registry.h"
 #include "tools/report/symptoms.h"
@@ -59,6 +60,23 @@ TEST(RankFaults, ThrottleSlowsComputeOnlyAndARampLess) {
   // Twice the time of all that rank 1 computes, no more.
   EXPECT_NEAR(slow.rank_times[1].compute.seconds() / healthy.rank_times[1].compute.seconds(), 2,
               1e-6);
+}
+
+TEST(RankFaults, MemoryOpsOfATraceDoNotWaitForTheClock) {
+  OpGraph g;
+  g.streams.emplace_back();
+  for (const OpKind kind : {OpKind::compute, OpKind::memory}) {
+    Op op;
+    op.kind = kind;
+    op.name = g.intern(kind == OpKind::compute ? "gemm" : "copy");
+    g.ops.push_back(op);
+  }
+  g.finish();
+  GpuFaults faults;
+  faults.slow(0, Time(), Time::infinity(), 2, {true, "*"});
+  EXPECT_EQ(faults.end_of_op(0, g, 0, Time::us(1), Time::us(10)), Time::us(21));
+  EXPECT_EQ(faults.end_of_op(0, g, 1, Time::us(1), Time::us(10)), Time::us(11));
+  EXPECT_EQ(faults.end_of_op(1, g, 0, Time::us(1), Time::us(10)), Time::us(11));
 }
 
 TEST(RankFaults, SlowBackwardHidesInEqualTotals) {
