@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "chakra/writer.h"
+#include "network/pcie_server.h"
 #include "sim/registry.h"
 #include "tools/scenario/run.h"
 
@@ -643,6 +644,12 @@ TEST_F(EveryModel, SettingsListEveryParameterOnceWithItsOrigin) {
   EXPECT_EQ(setting(w, "workload.strict"), "false  (default)");
 }
 
+bool counts_on_pcie_only(const std::string& name) {
+  const auto& own = pcie_params();
+  return name.rfind("nccl.env.NCCL_P2P", 0) == 0 || name.rfind("nccl.env.NCCL_SHM", 0) == 0 ||
+         std::any_of(own.begin(), own.end(), [&](const ParamSpec& p) { return p.name == name; });
+}
+
 TEST_F(EveryModel, EveryChoiceOfEveryParameterRunsOnce) {
   size_t runs = 0;
   for (const ModelDoc* doc : Registry::instance().all()) {
@@ -681,7 +688,12 @@ TEST_F(EveryModel, EveryChoiceOfEveryParameterRunsOnce) {
           }
           m = run_problem(with);
         } else {
-          m = run_problem(text, {path + "." + p.name + "=" + word});
+          std::vector<std::string> settings = {path + "." + p.name + "=" + word};
+          // Refused elsewhere, see pcie_server_test.cpp.
+          if (counts_on_pcie_only(p.name)) {
+            settings.emplace_back("fabric.topology.scale_up.kind=pcie");
+          }
+          m = run_problem(text, settings);
         }
         EXPECT_EQ(m, "") << path << "." << p.name << " = " << word << " of " << doc->name;
       }
