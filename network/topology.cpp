@@ -195,64 +195,8 @@ void Topology::finish(Reach reach) {
   check_reach();
 }
 
-/// Hosts reach each other through switches that hang together without hosts.
-void Topology::check_every_pair() const {
-  constexpr uint32_t kNone = UINT32_MAX;
-  std::vector<uint32_t> label(nodes_.size(), kNone);
-  uint32_t labels = 0;
-  std::vector<uint32_t> todo;
-  for (uint32_t n = 0; n < nodes_.size(); ++n) {
-    if (nodes_[n].kind == NodeKind::host || label[n] != kNone) continue;
-    label[n] = labels;
-    todo.push_back(n);
-    while (!todo.empty()) {
-      const uint32_t u = todo.back();
-      todo.pop_back();
-      for (const uint32_t p : ports_of(u)) {
-        const uint32_t v = to(p);
-        if (nodes_[v].kind == NodeKind::host || label[v] != kNone) continue;
-        label[v] = labels;
-        todo.push_back(v);
-      }
-    }
-    ++labels;
-  }
-  std::vector<uint32_t> hosts_with(labels, 0);
-  const auto labels_of = [&](uint32_t host) {
-    std::vector<uint32_t> out;
-    for (const uint32_t p : ports_of(host)) {
-      if (label[to(p)] != kNone) out.push_back(label[to(p)]);
-    }
-    std::sort(out.begin(), out.end());
-    out.erase(std::unique(out.begin(), out.end()), out.end());
-    return out;
-  };
-  for (const uint32_t h : hosts_) {
-    for (const uint32_t l : labels_of(h)) ++hosts_with[l];
-  }
-  const auto most = std::max_element(hosts_with.begin(), hosts_with.end());
-  if (most != hosts_with.end() && *most == hosts_.size()) return;
-  const auto common = static_cast<uint32_t>(most - hosts_with.begin());
-  for (const uint32_t a : hosts_) {
-    const auto mine = labels_of(a);
-    if (std::binary_search(mine.begin(), mine.end(), common)) continue;
-    for (const uint32_t b : hosts_) {
-      if (a == b) continue;
-      const auto its = labels_of(b);
-      const bool shared = std::any_of(mine.begin(), mine.end(), [&](uint32_t l) {
-        return std::binary_search(its.begin(), its.end(), l);
-      });
-      const bool cabled = std::any_of(ports_of(a).begin(), ports_of(a).end(),
-                                      [&](uint32_t p) { return to(p) == b; });
-      if (!shared && !cabled) {
-        throw UserError("no path from " + nodes_[a].name + " to " + nodes_[b].name +
-                        " (hosts do not forward)");
-      }
-    }
-  }
-}
-
 void Topology::damage(const std::vector<LinkDamage>& list) {
+  if (list.empty()) return;
   for (const LinkDamage& d : list) {
     TRAINYARD_ASSERT(d.link < links_.size() && d.rate_share > 0 && d.rate_share <= 1);
     TopologyLink& l = links_[d.link];
@@ -263,8 +207,6 @@ void Topology::damage(const std::vector<LinkDamage>& list) {
   }
   order_ports();
   find_servers();
-  check_reach();
-  if (reach_ == Reach::direct) check_every_pair();
 }
 
 void Topology::place_ranks(std::vector<uint32_t> node_of_rank) {

@@ -112,8 +112,8 @@ class Topology {
   /// naming the first pair that cannot.
   void finish(Reach reach = Reach::direct);
   /// The fabric as routing knows it after these parts have been broken for long. Links keep their
-  /// numbers; nic_rate() stays as built. After finish() and place_ranks(). Throws UserError naming
-  /// the first pair of hosts that can no longer reach each other.
+  /// numbers; nic_rate() stays as built. After finish() and place_ranks(). Hosts that no longer
+  /// reach each other are told when something goes between them.
   void damage(const std::vector<LinkDamage>& list);
   /// Gives rank r the host `node_of_rank[r]`, a permutation of hosts(). After finish().
   void place_ranks(std::vector<uint32_t> node_of_rank);
@@ -169,7 +169,6 @@ class Topology {
   void order_ports();
   void find_servers();
   void check_reach() const;
-  void check_every_pair() const;
 
   std::vector<Node> nodes_;
   std::vector<TopologyLink> links_;

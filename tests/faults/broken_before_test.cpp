@@ -118,6 +118,21 @@ TEST(BrokenBefore, ARepairWithinTheRunIsLearntOfAsUsual) {
   EXPECT_EQ(ends.totals.drops, 0U);  // nothing was ever sent into them
 }
 
+TEST(BrokenBefore, WaysThatNobodyNeedsMayBeGone) {
+  // Rings on rails do not go over spines; a change of rails does.
+  const char* const spines = "{at: before, kind: switch-down, where: spine*}";
+  for (const char* engine : {"packet", "flow"}) {
+    const std::string how = std::string("simulation: {engine: ") + engine + "}\n";
+    const Result healthy = run(kRails, "", "", kRing + how);
+    const Result r = run(kRails, "", spines, kRing + how);
+    ASSERT_TRUE(r.complete) << r.incomplete_reason;
+    EXPECT_EQ(r.end, healthy.end) << engine;
+    EXPECT_THROW(
+        run(kRails, "", spines, "traffic: [{pattern: permutation, shift: 3, size: 1MB}]\n" + how),
+        UserError);
+  }
+}
+
 TEST(BrokenBefore, GpusAreSlowOnEveryEngine) {
   const std::string job =
       "workload:\n"

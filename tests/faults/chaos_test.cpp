@@ -153,11 +153,11 @@ class ChaosOf64 : public testing::TestWithParam<std::pair<const char*, size_t>> 
 TEST_P(ChaosOf64, slow_EveryPart) {
   ChaosOptions options;
   options.kinds = {GetParam().first};
-  options.events = 6;
+  options.events = 2;
   options.oracle = true;
   const Chaos c = run_chaos(job(8, 8, "64KiB", "exact", "leaf_radix: 16"), options);
   EXPECT_EQ(violations(c), "");
-  EXPECT_EQ(c.rows.size(), GetParam().second * 6);
+  EXPECT_EQ(c.rows.size(), GetParam().second * 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ChaosOf64,

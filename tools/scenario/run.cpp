@@ -1019,20 +1019,6 @@ PacketConfig packet_config(const Scenario& s) {
 
 namespace {
 
-/// Breaks what is broken all along.
-void damage(const Scenario& s, const StepFaults& faults, Topology& topology) {
-  if (faults.damage().empty()) return;
-  try {
-    topology.damage(faults.damage());
-  } catch (const UserError& e) {
-    const auto first = std::find_if(s.faults.begin(), s.faults.end(), [](const ModelChoice& f) {
-      return f.params.is_word("at", "before");
-    });
-    throw UserError(first->pos, std::string("with what is broken before the run: ") + e.what(),
-                    "nic-down with 'reaction: backup-nic' gives a GPU another NIC of its server");
-  }
-}
-
 Result run_once(const Scenario& s, const RunHooks& hooks) {
   const auto started = Clock::now();
   Result r;
@@ -1116,7 +1102,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
   const std::string aborted = faults.abort_at() <= s.until ? faults.abort_reason() : "";
   // What is chosen by the figures of the fabric is chosen by those it was built with.
   const auto selector = collective_selector(s, topology, config);
-  damage(s, faults, fabric_graph);
+  fabric_graph.damage(faults.damage());
 
   r.complete_at_last_ack = !config.complete_at_receiver;
   const auto& make = Registry::instance().factory<EngineFactory>("engine", s.engine.kind);
@@ -1381,6 +1367,14 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
 Result run_safely(const Scenario& s, const RunHooks& hooks) {
   try {
     return run_once(s, hooks);
+  } catch (const UserError& e) {
+    // Routing finds out, when something has to go there, and knows no line.
+    const auto first = std::find_if(s.faults.begin(), s.faults.end(), [](const ModelChoice& f) {
+      return f.params.is_word("at", "before");
+    });
+    if (!e.pos().file.empty() || first == s.faults.end()) throw;
+    throw UserError(first->pos, std::string("with what is broken before the run: ") + e.what(),
+                    "nic-down with 'reaction: backup-nic' gives a GPU another NIC of its server");
   } catch (const StretchConflict& e) {
     Scenario without = s;
     without.stretches = false;
