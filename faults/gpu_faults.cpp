@@ -71,22 +71,14 @@ uint64_t GpuFaults::factor_at(uint32_t rank, const Op& op, Time at, Time& until)
   return static_cast<uint64_t>(factor);
 }
 
-Time GpuFaults::end_of_compute(uint32_t rank, Time begin, Time work) const {
-  return end_of(rank, {nullptr, 0}, begin, work);
-}
-
 Time GpuFaults::end_of_op(uint32_t rank, const OpGraph& graph, uint32_t op, Time begin,
                           Time work) const {
-  return end_of(rank, {&graph, op}, begin, work);
-}
-
-Time GpuFaults::end_of(uint32_t rank, const Op& op, Time begin, Time work) const {
   if (ranks_.find(rank) == ranks_.end()) return begin + work;
   Time now = begin;
   unsigned __int128 left = static_cast<unsigned __int128>(work.ps()) << 32;  // in 2^-32 ps
   for (;;) {
     Time until;
-    const uint64_t factor = factor_at(rank, op, now, until);
+    const uint64_t factor = factor_at(rank, {&graph, op}, now, until);
     if (factor == 0) {
       if (until == Time::infinity()) return until;
       now = until;

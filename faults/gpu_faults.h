@@ -26,8 +26,8 @@ class GpuFaults final : public FaultSource {
   void slow(uint32_t rank, Time from, Time until, double factor, const OpChoice& ops = {});
   /// Nothing runs in [from, until).
   void stop(uint32_t rank, Time from, Time until);
-  /// Every op that could begin in [from, until) does so `delay` later; with `seed`, by dice over 0
-  /// to twice that.
+  /// Every op that could begin in [from, until) does so `delay` later; with `dice`, drawn from
+  /// `seed`, 0 to twice that.
   void delay_launches(uint32_t rank, Time from, Time until, Time delay, bool dice, uint64_t seed);
   /// No op begins in the first `pause` of every `period` from `from` + `phase` on.
   void pause(uint32_t rank, Time from, Time until, Time period, Time pause, Time phase);
@@ -41,7 +41,6 @@ class GpuFaults final : public FaultSource {
   void hang(uint32_t rank, Time from, Time until, const std::string& group);
 
   [[nodiscard]] bool empty() const { return ranks_.empty() && hosts_.empty(); }
-  [[nodiscard]] Time end_of_compute(uint32_t rank, Time begin, Time work) const override;
   [[nodiscard]] Time end_of_op(uint32_t rank, const OpGraph& graph, uint32_t op, Time begin,
                                Time work) const override;
   [[nodiscard]] Time runs_from(uint32_t rank, Time at) const override;
@@ -83,7 +82,6 @@ class GpuFaults final : public FaultSource {
   };
   /// Factor at `at` (0: stopped) and the next instant at which it may be another.
   [[nodiscard]] uint64_t factor_at(uint32_t rank, const Op& op, Time at, Time& until) const;
-  [[nodiscard]] Time end_of(uint32_t rank, const Op& op, Time begin, Time work) const;
 
   std::map<uint32_t, std::vector<Interval>> ranks_;
   std::map<uint32_t, Host> hosts_;

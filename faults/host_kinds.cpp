@@ -67,7 +67,8 @@ void nic_down(const FaultRequest& r, const Params& p, StepFaults& faults) {
                  std::to_string(links.size()) + (links.size() == 1 ? " cable" : " cables") +
                      (stall    ? " lose everything, nobody notices"
                       : backup ? " down, other NICs of the server take over"
-                               : " down")});
+                               : " down"),
+                 "", stall ? "none" : ""});
 }
 
 void pfc_storm(const FaultRequest& r, const Params& p, StepFaults& faults) {
@@ -185,7 +186,7 @@ void gpu_stop(const FaultRequest& r, const Params& p, StepFaults& faults) {
                     "give it a workload or a collective");
   }
   const auto ranks = fault_ranks(r, p);
-  for (const uint32_t rank : ranks) faults.gpu_stopped(rank, span.from, span.until);
+  for (const uint32_t rank : ranks) faults.ranks().stop(rank, span.from, span.until);
   faults.report(
       {span.from, span.until, "gpu-stop", fault_ranks_name(r, p, ranks), "computes nothing"});
 }
@@ -193,7 +194,7 @@ void gpu_stop(const FaultRequest& r, const Params& p, StepFaults& faults) {
 const char* const kWhereNics = "NICs: node3.nic5, node[0-3].nic*; node3.nic5:port1 is one cable";
 const char* const kWhereGpus = "GPUs: rank17, node3.gpu5, node3.*";
 
-const RegisterModel<FaultFactory> kNic{
+const RegisterModel<FaultKind> kNic{
     {"fault", "nic-down", "A NIC loses its cables, or one of them (node3.nic5:port1).", "DESIGN 7",
      fault_params(kWhereNics,
                   {{"reaction",
@@ -227,16 +228,16 @@ const RegisterModel<FaultFactory> kNic{
                     "of this crossing, for the first byte of a message after a rest, and again for "
                     "the last byte at the receiver",
                     "our choice"}})},
-    nic_down};
+    {FaultKind::Parts::nics, "stop", "log", nic_down}};
 
-const RegisterModel<FaultFactory> kStorm{
+const RegisterModel<FaultKind> kStorm{
     {"fault", "pfc-storm",
      "A broken NIC sends pauses without end: its switch may send it nothing, and the pause spreads "
      "upstream. Watchdogs (fabric.switch.pfc) end it.",
      "DESIGN 7", fault_params(kWhereNics, {})},
-    pfc_storm};
+    {FaultKind::Parts::nics, "slow", "none", pfc_storm}};
 
-const RegisterModel<FaultFactory> kReceiver{
+const RegisterModel<FaultKind> kReceiver{
     {"fault", "slow-receiver",
      "A host takes data in more slowly than it comes; its NIC buffers, then pauses its switch "
      "(fabric.transport.receive_buffer).",
@@ -249,9 +250,9 @@ const RegisterModel<FaultFactory> kReceiver{
                                 {},
                                 "at which the host takes data in",
                                 "our choice"}})},
-    slow_receiver};
+    {FaultKind::Parts::nics, "slow", "none", slow_receiver}};
 
-const RegisterModel<FaultFactory> kPcie{
+const RegisterModel<FaultKind> kPcie{
     {"fault", "pcie-downgrade",
      "The PCIe link of a NIC runs at fewer lanes or a lower generation: its host sends more "
      "slowly, "
@@ -265,9 +266,9 @@ const RegisterModel<FaultFactory> kPcie{
                                 {},
                                 "that PCIe is left with, each way, of a cable",
                                 "our choice: about 8 lanes of the third generation are 63 Gb/s"}})},
-    pcie_downgrade};
+    {FaultKind::Parts::nics, "slow", "none", pcie_downgrade}};
 
-const RegisterModel<FaultFactory> kNvlink{
+const RegisterModel<FaultKind> kNvlink{
     {"fault", "nvlink-degrade",
      "Some of a GPU's links into its scale-up switches are lost; `where` a scale-up switch, those "
      "of "
@@ -283,9 +284,9 @@ const RegisterModel<FaultFactory> kNvlink{
                     {},
                     "links that a GPU has",
                     "H100: 18 of 25 GB/s; A100: 12; switches of a server: 4 and 6"}})},
-    nvlink_degrade};
+    {FaultKind::Parts::gpus, "slow", "xid", nvlink_degrade}};
 
-const RegisterModel<FaultFactory> kSlow{
+const RegisterModel<FaultKind> kSlow{
     {"fault", "gpu-slow",
      "Compute and memory ops of a GPU take longer. An op under way is stretched for the part that "
      "overlaps; factors of several faults multiply.",
@@ -302,15 +303,15 @@ const RegisterModel<FaultFactory> kSlow{
            "only ops of such a name: 'B*' is the backward pass of generated workloads; * stands "
            "for any characters",
            "C: 1.2 (ARGUS)"}})},
-    gpu_slow};
+    {FaultKind::Parts::gpus, "slow", "none", gpu_slow}};
 
-const RegisterModel<FaultFactory> kStop{
+const RegisterModel<FaultKind> kStop{
     {"fault", "gpu-stop",
      "A GPU does nothing: no compute, no part in collectives. Without an end the job hangs, and "
      "the "
      "run fails after collectives.timeout, saying who waits for whom.",
      "DESIGN 7", fault_params(kWhereGpus, {})},
-    gpu_stop};
+    {FaultKind::Parts::gpus, "hang", "xid", gpu_stop}};
 
 }  // namespace
 }  // namespace trainyard

@@ -47,6 +47,11 @@ void take_down(StepFaults& faults, uint32_t link, Time from, Time until, bool no
     faults.cable_loss(link, from, until, 1);
 }
 
+/// Of a record: what nobody notices gives no signal; empty: that of its kind.
+std::string down_signal(const Params& p) {
+  return p.is_word("reaction", "stall") ? "none" : "";
+}
+
 std::string down_text(const Params& p) {
   return p.is_word("reaction", "stall") ? "everything sent is lost, nobody notices" : "down";
 }
@@ -58,8 +63,8 @@ void link_down(const FaultRequest& r, const Params& p, StepFaults& faults) {
   for (const uint32_t link : links) {
     take_down(faults, link, span.from, span.until, !p.is_word("reaction", "stall"));
   }
-  faults.report(
-      {span.from, span.until, "link-down", cables_name(r.topology, where, links), down_text(p)});
+  faults.report({span.from, span.until, "link-down", cables_name(r.topology, where, links),
+                 down_text(p), "", down_signal(p)});
 }
 
 void link_flap(const FaultRequest& r, const Params& p, StepFaults& faults) {
@@ -93,7 +98,8 @@ void link_flap(const FaultRequest& r, const Params& p, StepFaults& faults) {
     for (const uint32_t link : links) {
       take_down(faults, link, from, until, !p.is_word("reaction", "stall"));
     }
-    faults.report({from, until, "link-flap", cables_name(r.topology, where, links), down_text(p)});
+    faults.report({from, until, "link-flap", cables_name(r.topology, where, links), down_text(p),
+                   "", down_signal(p)});
   }
 }
 
@@ -184,20 +190,21 @@ void switch_down(const FaultRequest& r, const Params& p, StepFaults& faults) {
   faults.report({span.from, span.until, "switch-down",
                  nodes.size() == 1 ? r.topology.nodes()[nodes[0]].name
                                    : where + ": " + std::to_string(nodes.size()) + " switches",
-                 down_text(p) + " (" + std::to_string(links.size()) + " cables)"});
+                 down_text(p) + " (" + std::to_string(links.size()) + " cables)", "",
+                 down_signal(p)});
 }
 
 const char* const kWhereCables =
     "cables: link(leaf0,spine2), leaf3:port7, node3.nic5, or all of a node";
 
-const RegisterModel<FaultFactory> kDown{
+const RegisterModel<FaultKind> kDown{
     {"fault", "link-down",
      "A cable carries nothing, in both directions. What is on it is lost. Without another path "
      "traffic stalls until it is back, or until the retry limit ends the run.",
      "DESIGN 7", fault_params(kWhereCables, {kReaction})},
-    link_down};
+    {FaultKind::Parts::cables, "stop", "log", link_down}};
 
-const RegisterModel<FaultFactory> kFlap{
+const RegisterModel<FaultKind> kFlap{
     {"fault", "link-flap", "A cable that goes down and comes back, again and again.", "DESIGN 7",
      fault_params(kWhereCables, {{"period",
                                   PT::time,
@@ -224,9 +231,9 @@ const RegisterModel<FaultFactory> kFlap{
                                   "how often it goes down; auto: until 'for' is over",
                                   ""},
                                  kReaction})},
-    link_flap};
+    {FaultKind::Parts::cables, "slow", "log", link_flap}};
 
-const RegisterModel<FaultFactory> kDegrade{
+const RegisterModel<FaultKind> kDegrade{
     {"fault", "link-degrade",
      "A cable runs at a part of its rate, in both directions: fewer lanes, or half of a bonded "
      "pair. Routing does not notice.",
@@ -239,9 +246,9 @@ const RegisterModel<FaultFactory> kDegrade{
                                   {},
                                   "share of the rate that it was built with",
                                   "DESIGN 7"}})},
-    link_degrade};
+    {FaultKind::Parts::cables, "slow", "none", link_degrade}};
 
-const RegisterModel<FaultFactory> kLoss{
+const RegisterModel<FaultKind> kLoss{
     {"fault", "link-loss",
      "A cable loses packets at random, in both directions, ACKs as often as data.", "DESIGN 7",
      fault_params(kWhereCables, {{"probability",
@@ -252,9 +259,9 @@ const RegisterModel<FaultFactory> kLoss{
                                   {},
                                   "of every packet on every passage",
                                   "our choice"}})},
-    link_loss};
+    {FaultKind::Parts::cables, "slow", "none", link_loss}};
 
-const RegisterModel<FaultFactory> kDrop{
+const RegisterModel<FaultKind> kDrop{
     {"fault", "link-drop",
      "A cable loses every n-th packet of a kind, without dice. Each direction counts from the "
      "beginning of the fault. A lost resume blocks the link for good where pauses last until "
@@ -277,9 +284,9 @@ const RegisterModel<FaultFactory> kDrop{
                                   "which packets count and are lost; all: all but pauses and "
                                   "resumes",
                                   "our choice"}})},
-    link_drop};
+    {FaultKind::Parts::cables, "slow", "none", link_drop}};
 
-const RegisterModel<FaultFactory> kBer{
+const RegisterModel<FaultKind> kBer{
     {"fault", "link-ber",
      "A cable with bit errors. Any error costs the packet, so that the loss is 1 - (1 - ber)^bits "
      "of a full data packet; ACKs, which are shorter, are lost as often, which is too often. "
@@ -293,12 +300,12 @@ const RegisterModel<FaultFactory> kBer{
                                   {},
                                   "errors per bit, after FEC",
                                   "IEEE 802.3: 1e-12 is the limit of a healthy link"}})},
-    link_ber};
+    {FaultKind::Parts::cables, "slow", "none", link_ber}};
 
-const RegisterModel<FaultFactory> kSwitch{
+const RegisterModel<FaultKind> kSwitch{
     {"fault", "switch-down", "All cables of a switch go down at once.", "DESIGN 7",
      fault_params("switches: leaf3, plane0.*, pod2", {kReaction})},
-    switch_down};
+    {FaultKind::Parts::switches, "stop", "log", switch_down}};
 
 }  // namespace
 }  // namespace trainyard

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "memo/stepping/hazard.h"
-#include "network/topology_select.h"
 #include "sim/dice.h"
 
 namespace trainyard {
@@ -15,39 +14,10 @@ namespace {
 constexpr uint32_t kDiceFailure = 300;  // purpose
 constexpr size_t kMost = 100'000;
 
-/// Parts that fail on their own, as selectors, with what tells their dice apart.
-std::vector<std::pair<std::string, uint64_t>> parts(const FaultRequest& r, const Params& p) {
-  const Topology& t = r.topology;
-  const std::string& where = fault_where(r, p);
-  const SourcePos& pos = p.origin("where").pos;
-  std::vector<std::pair<std::string, uint64_t>> out;
-  if (where.rfind("group:", 0) == 0) {
-    // What shares a risk fails together.
-    uint64_t digest = 0;
-    for (const char c : where) digest = mix64(digest ^ static_cast<unsigned char>(c)) + 1;
-    out.emplace_back(where, digest);
-    return out;
-  }
-  if (p.spec("where").help.rfind("GPUs", 0) == 0 ||
-      p.spec("where").help.rfind("switches", 0) == 0) {
-    for (const uint32_t n : select_nodes(t, where, pos)) out.emplace_back(t.nodes()[n].name, n);
-    return out;
-  }
-  for (const uint32_t link : select_links(t, where, pos)) {
-    const uint32_t node = t.links()[link].a;
-    const auto ports = t.nodes()[node].ports;
-    const auto at =
-        std::find_if(ports.begin(), ports.end(), [&](uint32_t port) { return port >> 1 == link; });
-    out.emplace_back(t.nodes()[node].name + ":port" + std::to_string(at - ports.begin()),
-                     t.nodes().size() + link);
-  }
-  return out;
-}
-
 }  // namespace
 
-std::vector<Params> random_schedule(const FaultRequest& r, const Params& p, uint64_t seed,
-                                    uint32_t entry) {
+std::vector<Params> random_schedule(const FaultRequest& r, FaultKind::Parts kind, const Params& p,
+                                    uint64_t seed, uint32_t entry) {
   if (p.is_word("mtbf", "none")) {
     if (!p.is_word("horizon", "none")) {
       throw UserError(p.origin("horizon").pos, "horizon is for faults by rate", "give mtbf, too");
@@ -65,7 +35,8 @@ std::vector<Params> random_schedule(const FaultRequest& r, const Params& p, uint
   const Time mtbf = p.time("mtbf");
   const Time horizon = p.time("horizon");
   std::vector<Params> out;
-  for (const auto& [name, object] : parts(r, p)) {
+  for (const auto& [name, object] :
+       fault_parts(kind, r.topology, fault_where(r, p), p.origin("where").pos)) {
     Time at = p.time("at");
     for (uint64_t n = 0;; ++n) {
       const auto draw =

@@ -14,7 +14,7 @@ namespace trainyard {
 /// exponential, from integers and counter-based dice: the same on every machine, and those of a
 /// part stay as they are when others are added.
 /// @param entry its index in the list
-std::vector<Params> random_schedule(const FaultRequest& request, const Params& params,
-                                    uint64_t seed, uint32_t entry);
+std::vector<Params> random_schedule(const FaultRequest& request, FaultKind::Parts parts,
+                                    const Params& params, uint64_t seed, uint32_t entry);
 
 }  // namespace trainyard

@@ -193,7 +193,7 @@ const ParamSpec kCall{"call",
                       "rank comes to it before `at` or after `for`",
                       "our choice"};
 
-const RegisterModel<FaultFactory> kThrottle{
+const RegisterModel<FaultKind> kThrottle{
     {"fault", "gpu-throttle",
      "The clock of a GPU goes down: ops of compute take longer, those of memory (of a trace) do "
      "not. Kernels of a generated workload are all compute, memory-bound ones too. With a ramp it "
@@ -210,9 +210,9 @@ const RegisterModel<FaultFactory> kThrottle{
            {},
            "over which the factor rises from 1, in 64 equal steps",
            "our choice"}})},
-    gpu_throttle};
+    {FaultKind::Parts::gpus, "slow", "none", gpu_throttle}};
 
-const RegisterModel<FaultFactory> kLaunch{
+const RegisterModel<FaultKind> kLaunch{
     {"fault", "launch-delay", "A host launches every op of its GPU later than it could begin.",
      "C: 1.2 (CCLD)",
      fault_params(kWhere, {{"delay", PT::time, "20us", "1ns", "1d", {}, "of an op", "our choice"},
@@ -224,9 +224,9 @@ const RegisterModel<FaultFactory> kLaunch{
                             {"none", "uniform"},
                             "uniform: dice for every op, from 0 to twice the delay",
                             "our choice"}})},
-    launch_delay};
+    {FaultKind::Parts::gpus, "slow", "none", launch_delay}};
 
-const RegisterModel<FaultFactory> kGc{
+const RegisterModel<FaultKind> kGc{
     {"fault", "gc-pause",
      "The host of a rank pauses (garbage collection): no op begins; what runs goes on.",
      "C: F7.69, F7.70",
@@ -243,29 +243,29 @@ const RegisterModel<FaultFactory> kGc{
            "apart: each rank's pauses begin at an offset of their own, by dice; together: at the "
            "same instants (planned garbage collection)",
            "C: F7.70"}})},
-    gc_pause};
+    {FaultKind::Parts::gpus, "slow", "none", gc_pause}};
 
-const RegisterModel<FaultFactory> kExit{
+const RegisterModel<FaultKind> kExit{
     {"fault", "process-exit",
      "A host has a fatal error and the process of its rank is gone: nothing more of it runs, on "
      "GPU or host; what its NIC has taken over is still sent.",
      "C: 4.4 (AEGIS)", fault_params(kWhere, {})},
-    process_exit};
+    {FaultKind::Parts::gpus, "stop", "log", process_exit}};
 
-const RegisterModel<FaultFactory> kHang{
+const RegisterModel<FaultKind> kHang{
     {"fault", "gpu-hang",
      "A rank never gets into a collective, while its host and all that does not depend on it go "
      "on.",
      "C: 1.2 (CCLD, not entered)", fault_params(kWhere, {kGroup})},
-    gpu_hang};
+    {FaultKind::Parts::gpus, "hang", "none", gpu_hang}};
 
-const RegisterModel<FaultFactory> kSkip{
+const RegisterModel<FaultKind> kSkip{
     {"fault", "collective-skip",
      "A rank skips a collective: its next call meets what the others call now.",
      "C: 1.2 (CCLD, not entered), 4.4", fault_params(kWhere, {kGroup, kCall})},
-    collective_skip};
+    {FaultKind::Parts::gpus, "hang", "none", collective_skip}};
 
-const RegisterModel<FaultFactory> kMismatch{
+const RegisterModel<FaultKind> kMismatch{
     {"fault", "collective-mismatch", "A rank calls another collective than its peers.",
      "C: 1.2 (CCLD, inconsistent)",
      fault_params(kWhere,
@@ -280,7 +280,7 @@ const RegisterModel<FaultFactory> kMismatch{
                     "what it calls",
                     "our choice"},
                    {"size", PT::bytes, "1MiB", "0", "", {}, "with how much", "our choice"}})},
-    collective_mismatch};
+    {FaultKind::Parts::gpus, "hang", "none", collective_mismatch}};
 
 }  // namespace
 }  // namespace trainyard

@@ -6,8 +6,9 @@
 #include <set>
 #include <utility>
 
-#include "faults/manifestation.h"
 #include "network/topology_select.h"
+#include "sim/dice.h"
+#include "sim/registry.h"
 
 namespace trainyard {
 
@@ -139,10 +140,9 @@ void StepFaults::resolve(What what, uint32_t link, uint8_t kinds,
 }
 
 void StepFaults::report(FaultRecord record) {
-  if (const auto m = manifestation_of(record.kind)) {
-    record.manifestation = m->how;
-    record.signal = m->signal;
-  }
+  const FaultKind& kind = fault_kind(record.kind);
+  if (record.manifestation.empty()) record.manifestation = kind.manifestation;
+  if (record.signal.empty()) record.signal = kind.signal;
   if (before_) record.text += ", since before the run";
   records_.push_back(std::move(record));
 }
@@ -181,6 +181,7 @@ void StepFaults::finish(const Topology& topology, const PacketConfig& config) {
     if (stays) borrowers_.push_back(host);
     for (const uint32_t link : topology.nic_links(host)) with_backup.insert(link);
   }
+  std::sort(borrowers_.begin(), borrowers_.end());
   // Where the ends of a cable may differ, each has its own course.
   std::vector<std::pair<uint32_t, std::vector<Interval>>> both;
   for (const auto& [key, intervals] : intervals_) {
@@ -282,6 +283,35 @@ const std::string& fault_where(const FaultRequest& request, const Params& params
                     "name a part, for example link(leaf0,spine2), node3.nic5 or rank17");
   }
   return where;
+}
+
+const FaultKind& fault_kind(const std::string& name, const SourcePos& pos) {
+  return Registry::instance().factory<FaultKind>("fault", name, pos);
+}
+
+std::vector<FaultPart> fault_parts(FaultKind::Parts kind, const Topology& t,
+                                   const std::string& where, const SourcePos& pos) {
+  std::vector<FaultPart> out;
+  if (where.rfind("group:", 0) == 0) {
+    // What shares a risk fails together.
+    uint64_t digest = 0;
+    for (const char c : where) digest = mix64(digest ^ static_cast<unsigned char>(c)) + 1;
+    return {{where, digest}};
+  }
+  if (kind == FaultKind::Parts::gpus || kind == FaultKind::Parts::switches) {
+    std::vector<uint32_t> nodes = select_nodes(t, where, pos);
+    // "node3" names its scale-up switch, too.
+    const auto is_host = [&](uint32_t n) { return t.kind(n) == NodeKind::host; };
+    if (kind == FaultKind::Parts::gpus && std::any_of(nodes.begin(), nodes.end(), is_host)) {
+      std::erase_if(nodes, [&](uint32_t n) { return !is_host(n); });
+    }
+    for (const uint32_t n : nodes) out.push_back({t.nodes()[n].name, n});
+    return out;
+  }
+  for (const uint32_t link : select_links(t, where, pos)) {
+    out.push_back({port_name(t, link), t.nodes().size() + link});
+  }
+  return out;
 }
 
 std::vector<uint32_t> fault_ranks(const FaultRequest& r, const Params& p) {

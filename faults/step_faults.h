@@ -67,11 +67,7 @@ class StepFaults {
   /// their ports.
   void backup_nic(const Topology& topology, uint32_t host, Time from, Time until, Rate rate,
                   Time delay);
-  void gpu(uint32_t rank, Time from, Time until, double factor) {
-    gpus_.slow(rank, from, until, factor);
-  }
-  void gpu_stopped(uint32_t rank, Time from, Time until) { gpus_.stop(rank, from, until); }
-  /// For what else can happen to ranks.
+  /// For what happens to ranks.
   [[nodiscard]] GpuFaults& ranks() { return gpus_; }
   void report(FaultRecord record);
   /// The job is ended at this instant, for this reason. The earliest counts.
@@ -122,8 +118,27 @@ class StepFaults {
   GpuFaults gpus_;
 };
 
-/// Factory of category "fault".
-using FaultFactory = std::function<void(const FaultRequest&, const Params&, StepFaults&)>;
+/// What is registered in category "fault".
+struct FaultKind {
+  /// What breaks on its own: names of GPUs, of their NICs, of cables, of switches.
+  enum class Parts : uint8_t { gpus, nics, cables, switches };
+  Parts parts = Parts::cables;
+  /// How it shows ("stop", "hang", "slow") and which signal it gives ("xid", "log", "none"), unless
+  /// inject() reports otherwise (C: 1.2; the classes are our reading of it).
+  std::string manifestation, signal;
+  /// Adds what the parameters of one entry say.
+  std::function<void(const FaultRequest&, const Params&, StepFaults&)> inject;
+};
+/// Throws UserError at `pos` that lists the known kinds.
+const FaultKind& fault_kind(const std::string& name, const SourcePos& pos = {});
+
+/// Parts of a kind that `where` names, as selectors of one each, with a number for its dice.
+struct FaultPart {
+  std::string where;
+  uint64_t dice;
+};
+std::vector<FaultPart> fault_parts(FaultKind::Parts kind, const Topology& topology,
+                                   const std::string& where, const SourcePos& pos);
 
 /// Parameters that every kind has: at, for, where.
 std::vector<ParamSpec> fault_params(const std::string& where_help,

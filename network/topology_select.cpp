@@ -212,4 +212,12 @@ std::vector<uint32_t> select_links(const Topology& t, const std::string& pattern
   return found;
 }
 
+std::string port_name(const Topology& t, uint32_t link) {
+  const uint32_t node = t.links()[link].a;
+  const auto ports = t.nodes()[node].ports;
+  const auto at =
+      std::find_if(ports.begin(), ports.end(), [&](uint32_t port) { return port >> 1 == link; });
+  return t.nodes()[node].name + ":port" + std::to_string(at - ports.begin());
+}
+
 }  // namespace trainyard

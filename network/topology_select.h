@@ -31,6 +31,9 @@ std::vector<uint32_t> select_nodes(const Topology& topology, const std::string& 
 std::vector<uint32_t> select_links(const Topology& topology, const std::string& pattern,
                                    const SourcePos& pos);
 
+/// A selector of one cable: "leaf0:port4", of its `a` end.
+std::string port_name(const Topology& topology, uint32_t link);
+
 /// "node3.nic5" for the host "node3.gpu5", "host7.nic0" for the host "host7".
 std::string nic_name(const std::string& host_name);
 

@@ -30,13 +30,8 @@ class FaultSource {
   virtual ~FaultSource() = default;
   /// When an op of `rank` that begins at `begin` and takes `work` on a healthy GPU ends: it is
   /// stretched for the part that overlaps a slow-down. Infinity: never.
-  [[nodiscard]] virtual Time end_of_compute(uint32_t rank, Time begin, Time work) const = 0;
-  /// The same of a given op, where a slow-down may be one of some ops only.
   [[nodiscard]] virtual Time end_of_op(uint32_t rank, const OpGraph& graph, uint32_t op, Time begin,
-                                       Time work) const {
-    (void)graph, (void)op;
-    return end_of_compute(rank, begin, work);
-  }
+                                       Time work) const = 0;
   /// The first instant from `at` on at which the GPU of `rank` takes on work. Infinity: never.
   [[nodiscard]] virtual Time runs_from(uint32_t rank, Time at) const = 0;
   /// When the host of `rank` gets an op that could begin at `at` to its GPU. Infinity: never.

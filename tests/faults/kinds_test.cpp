@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -131,6 +132,22 @@ TEST(FaultsByRate, AreExponentialAndTheSameEveryTime) {
   EXPECT_EQ(by_part.at(one[0].component), alone);
   const auto other = faults_of("node3.nic2", "2");
   EXPECT_TRUE(other.empty() || other[0].at != one[0].at);
+}
+
+TEST(FaultsByRate, AServerIsItsGpus) {
+  const Scenario s = load_scenario_text(
+      "name: server\ncluster: {nodes: 2, gpus_per_node: 4}\n"
+      "traffic: [{pattern: collective, collective: all-reduce, size: 1KB}]\n"
+      "faults: [{kind: gpu-stop, where: node1, mtbf: 100us, horizon: 1ms, for: 1us}]\n",
+      "server.yaml");
+  const Topology t = build_topology(s, 0);
+  std::set<std::string> names;
+  for (const FaultPart& part :
+       fault_parts(FaultKind::Parts::gpus, t, "node1", SourcePos{"server.yaml", 1})) {
+    names.insert(part.where);
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"node1.gpu0", "node1.gpu1", "node1.gpu2", "node1.gpu3"}));
+  EXPECT_TRUE(run_scenario(s).complete);
 }
 
 TEST(FaultsByRate, ARiskGroupFailsAsOne) {

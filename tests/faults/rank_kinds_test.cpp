@@ -3,10 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "faults/gpu_faults.h"
-#include "faults/manifestation.h"
+#include "faults/step_faults.h"
 #include "sim/registry.h"
 #include "tools/report/symptoms.h"
 #include "tools/scenario/run.h"
@@ -190,8 +191,19 @@ TEST(RankFaults, ExitIsSeenByTheLauncherAndTimesOutThePeers) {
 }
 
 TEST(Symptoms, TheTruthKnowsEveryKind) {
+  const std::set<std::string> how = {"stop", "hang", "slow"};
+  const std::set<std::string> signals = {"xid", "log", "none"};
   for (const std::string& kind : Registry::instance().names("fault")) {
-    EXPECT_TRUE(manifestation_of(kind)) << kind;
+    EXPECT_EQ(how.count(fault_kind(kind).manifestation), 1U) << kind;
+    EXPECT_EQ(signals.count(fault_kind(kind).signal), 1U) << kind;
+  }
+  // What nobody notices gives no signal, whatever its kind.
+  for (const char* reaction : {"stall", "failover"}) {
+    const Result r = reduce(
+        std::string("{kind: nic-down, where: node1.nic0, for: 50us, reaction: ") + reaction + "}");
+    ASSERT_EQ(r.faults.size(), 1U);
+    EXPECT_EQ(r.faults[0].manifestation, "stop");
+    EXPECT_EQ(r.faults[0].signal, std::string(reaction) == "stall" ? "none" : "log");
   }
 }
 

@@ -109,9 +109,12 @@ TEST(Rerouting, SplitBackwardAndStaggeredOptimizerEachShortenTheStep) {
   const int64_t split = rerouted_steps(job, 4).period;
   job.staggered = true;
   const int64_t staggered = rerouted_steps(job, 4).period;
-  EXPECT_EQ(plain, 38);
-  EXPECT_EQ(split, 29);
-  EXPECT_EQ(staggered, 27);
+  // Two workers of the stage do the work of three: 3 x 6 micro-batches of 3 slots. No step can be
+  // shorter; with both the stage is never idle.
+  const int64_t least = 3 * 6 * 3 / 2;
+  EXPECT_GT(plain, split);
+  EXPECT_GT(split, staggered);
+  EXPECT_EQ(staggered, least);
 }
 
 TEST(Rerouting, RefusesAStageWithNobodyLeftAndUnknownWorkers) {

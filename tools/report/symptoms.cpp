@@ -1,32 +1,18 @@
 // SPDX-License-Identifier: MIT
 #include "tools/report/symptoms.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "tools/report/text.h"
+#include "tools/report/csv_writer.h"
 
 namespace trainyard {
 namespace {
 
 using State = OpenCall::Member::State;
-
-std::string field(const std::string& value) {
-  const std::string clean = report::valid_utf8(value);
-  if (clean.find_first_of(",\"\r\n") == std::string::npos) return clean;
-  std::string out = "\"";
-  for (const char c : clean) out.append(c == '"' ? 2 : 1, c);
-  return out + '"';
-}
-
-std::string time(Time t) {
-  return t == Time::infinity() ? "" : report::exact_ns(t, true);
-}
 
 const char* state_name(State state) {
   switch (state) {
@@ -42,20 +28,27 @@ const char* state_name(State state) {
   return "";
 }
 
+/// One thing that was seen; of what does not apply nothing is written.
 struct Row {
   Time at;
-  std::string text;
+  std::string symptom;
+  std::optional<uint32_t> rank;
+  std::string node;
+  std::string group;
+  std::string call, state;
+  std::optional<Time> entered;
+  std::string calls, bytes, hang;
 };
 
 }  // namespace
 
 std::string truth_csv(const Result& result) {
-  std::string out = "kind,component,from_ns,until_ns,manifestation,signal,what\n";
+  Csv csv("kind,component,from_ns,until_ns,manifestation,signal,what");
   for (const FaultRecord& f : result.faults) {
-    out += fmt::format("{},{},{},{},{},{},{}\n", f.kind, field(f.component), time(f.at),
-                       time(f.until), f.manifestation, f.signal, field(f.text));
+    csv.text(f.kind).text(f.component).time(f.at).time_if(f.until != Time::infinity(), f.until);
+    csv.text(f.manifestation).text(f.signal).text(f.text).end_row();
   }
-  return out;
+  return csv.take();
 }
 
 std::string hang_verdict(const OpenCall& call) {
@@ -74,8 +67,7 @@ std::string symptoms_csv(const Result& result) {
     return rank < result.endpoint_names.size() ? result.endpoint_names[rank] : "";
   };
   for (const ProcessExit& e : result.exits) {
-    rows.push_back(
-        {e.at, fmt::format("{},process-gone,{},{},,,,,,,", time(e.at), e.rank, name(e.rank))});
+    rows.push_back({e.at, "process-gone", e.rank, name(e.rank), {}, {}, {}, {}, {}, {}, {}});
   }
   std::set<uint32_t> waiting;
   for (const OpenCall& call : result.open_calls) {
@@ -93,20 +85,35 @@ std::string symptoms_csv(const Result& result) {
       std::string state = state_name(m.state);
       if (m.state == State::not_entered && waiting.count(m.rank) != 0) state += "-waits-elsewhere";
       const bool came = m.state != State::not_entered;
-      rows.push_back({at, fmt::format("{},{},{},{},{},{},{},{},{},{},{}", time(at),
-                                      late    ? "collective-timeout"
-                                      : waits ? "collective-open"
-                                              : "collective-state",
-                                      m.rank, name(m.rank), field(call.group), call.nth, state,
-                                      came ? time(m.at) : "", came ? collective_name(m.kind) : "",
-                                      came ? std::to_string(m.bytes) : "", verdict)});
+      Row row{
+          at,         late ? "collective-timeout" : waits ? "collective-open" : "collective-state",
+          m.rank,     name(m.rank),
+          call.group, std::to_string(call.nth),
+          state,      {},
+          {},         {},
+          verdict};
+      if (came) {
+        row.entered = m.at;
+        row.calls = collective_name(m.kind);
+        row.bytes = std::to_string(m.bytes);
+      }
+      rows.push_back(std::move(row));
     }
   }
   for (const NicRecord& n : result.seen.nics) {
     const auto counter = [&](const char* what, uint64_t value) {
       if (value == 0) return;
-      rows.push_back({result.end, fmt::format("{},{},,{},,,{},,,,", time(result.end), what,
-                                              field(result.links.at(n.link).from), value)});
+      rows.push_back({result.end,
+                      what,
+                      {},
+                      result.links.at(n.link).from,
+                      {},
+                      {},
+                      std::to_string(value),
+                      {},
+                      {},
+                      {},
+                      {}});
     };
     counter("nic-link-downs", n.link_downs);
     counter("nic-ack-timeouts", n.ack_timeouts);
@@ -115,19 +122,24 @@ std::string symptoms_csv(const Result& result) {
   if (rows.empty()) return {};
   std::stable_sort(rows.begin(), rows.end(),
                    [](const Row& a, const Row& b) { return a.at < b.at; });
-  std::string out = "t_ns,symptom,rank,node,group,call,state,entered_ns,calls,bytes,hang\n";
-  for (const Row& r : rows) out += r.text + "\n";
-  return out;
+  Csv csv("t_ns,symptom,rank,node,group,call,state,entered_ns,calls,bytes,hang");
+  for (const Row& r : rows) {
+    csv.time(r.at).text(r.symptom).number_if(r.rank.has_value(), r.rank.value_or(0));
+    csv.text(r.node).text(r.group).text(r.call).text(r.state);
+    csv.time_if(r.entered.has_value(), r.entered.value_or(Time()));
+    csv.text(r.calls).text(r.bytes).text(r.hang).end_row();
+  }
+  return csv.take();
 }
 
 std::string visits_csv(const Result& result) {
   if (result.visits.empty()) return {};
-  std::string out = "collective,rank,entered_ns,all_here_ns,left_ns\n";
+  Csv csv("collective,rank,entered_ns,all_here_ns,left_ns");
   for (const CollectiveVisit& v : result.visits) {
-    out += fmt::format("{},{},{},{},{}\n", v.collective, v.rank, time(v.entered), time(v.all_here),
-                       time(v.left));
+    csv.number(v.collective).number(v.rank).time(v.entered).time(v.all_here).time(v.left);
+    csv.end_row();
   }
-  return out;
+  return csv.take();
 }
 
 std::optional<double> slow_p(const Result& run, const Result& healthy) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "network/topology_select.h"
+#include "tools/report/csv_writer.h"
 #include "tools/report/text.h"
 
 namespace trainyard {
@@ -15,59 +16,46 @@ namespace {
 
 using Outcome = ChaosRow::Outcome;
 
-const std::vector<std::string>& all_kinds() {
-  static const std::vector<std::string> kinds = {"gpu-stop", "nic-down", "link-down",
-                                                 "switch-down"};
-  return kinds;
-}
-
-/// Selectors of the parts that a kind of fault can hit.
-std::vector<std::string> parts_of(const std::string& kind, const Topology& t, uint32_t ranks) {
+/// Selectors of all parts that a kind of fault can hit: of cables those between switches.
+std::vector<std::string> parts_of(FaultKind::Parts kind, const Topology& t, uint32_t ranks) {
   std::vector<std::string> parts;
-  if (kind == "gpu-stop") {
-    for (uint32_t r = 0; r < ranks; ++r) parts.push_back(t.nodes()[t.hosts()[r]].name);
-  } else if (kind == "nic-down") {
-    for (uint32_t r = 0; r < ranks; ++r) {
-      if (!t.nic_links(t.hosts()[r]).empty()) {
+  switch (kind) {
+    case FaultKind::Parts::gpus:
+      for (uint32_t r = 0; r < ranks; ++r) parts.push_back(t.nodes()[t.hosts()[r]].name);
+      break;
+    case FaultKind::Parts::nics:
+      for (uint32_t r = 0; r < ranks; ++r) {
+        if (t.nic_links(t.hosts()[r]).empty()) continue;
         parts.push_back(nic_name(t.nodes()[t.hosts()[r]].name));
       }
-    }
-  } else if (kind == "switch-down") {
-    for (uint32_t n = 0; n < t.nodes().size(); ++n) {
-      if (t.kind(n) != NodeKind::host) parts.push_back(t.nodes()[n].name);
-    }
-  } else if (kind == "link-down") {
-    for (uint32_t n = 0; n < t.nodes().size(); ++n) {
-      if (t.kind(n) == NodeKind::host || t.kind(n) == NodeKind::scale_up) continue;
-      const auto ports = t.nodes()[n].ports;
-      for (size_t i = 0; i < ports.size(); ++i) {
-        const uint32_t to = t.to(ports[i]);
-        if (to > n && t.kind(to) != NodeKind::host) {
-          parts.push_back(t.nodes()[n].name + ":port" + std::to_string(i));
+      break;
+    case FaultKind::Parts::switches:
+      for (uint32_t n = 0; n < t.nodes().size(); ++n) {
+        if (t.kind(n) != NodeKind::host) parts.push_back(t.nodes()[n].name);
+      }
+      break;
+    case FaultKind::Parts::cables:
+      for (uint32_t link = 0; link < t.links().size(); ++link) {
+        const std::string tier = t.tier(2 * link);
+        if (tier != "scale-up" && tier.find("host") == std::string::npos) {
+          parts.push_back(port_name(t, link));
         }
       }
-    }
-  } else {
-    std::string known;
-    for (const auto& k : all_kinds()) known += (known.empty() ? "" : ", ") + k;
-    throw UserError("chaos does not know which parts '" + kind + "' breaks", "known: " + known);
+      break;
   }
   return parts;
 }
 
 ModelChoice fault(const std::string& kind, const std::string& where, Time at,
                   const ChaosOptions& options) {
-  const SourcePos pos{"chaos", 0};
-  const Origin origin{Origin::Kind::command_line, pos};
-  ModelChoice f{"fault", kind, Params(Registry::instance().get("fault", kind, pos).params), pos};
-  f.params.set("where", where, origin);
-  f.params.set("at", std::to_string(at.ps()) + "ps", origin);
-  if (!options.duration.empty()) f.params.set("for", options.duration, origin);
-  if (!options.abort_after.empty()) f.params.set("abort_after", options.abort_after, origin);
-  if (!options.reaction.empty() && f.params.has_spec("reaction")) {
-    f.params.set("reaction", options.reaction, origin);
-  }
-  return f;
+  std::vector<std::pair<std::string, std::string>> values = {
+      {"where", where}, {"at", std::to_string(at.ps()) + "ps"}};
+  if (!options.duration.empty()) values.emplace_back("for", options.duration);
+  if (!options.abort_after.empty()) values.emplace_back("abort_after", options.abort_after);
+  const bool reacts = !options.reaction.empty() &&
+                      Params(Registry::instance().get("fault", kind).params).has_spec("reaction");
+  if (reacts) values.emplace_back("reaction", options.reaction);
+  return make_fault(kind, values, {"chaos", 0});
 }
 
 Time end_of(const Result& r) {
@@ -108,12 +96,11 @@ ChaosRow row_of(const ModelChoice& f, Time at, const Result& r, Time healthy) {
   return row;
 }
 
-/// Runs it; what must not happen comes back as the reason of a violation.
+/// Runs it; an error that no run may end with comes back as the reason of a violation. Bad input
+/// is for the caller.
 Result run_guarded(const Scenario& s, std::string& wrong) {
   try {
     return run_scenario(s);
-  } catch (const UserError& e) {
-    wrong = std::string("refused: ") + e.what();
   } catch (const SimulationError& e) {
     wrong = std::string("escaped: ") + e.what();
   }
@@ -198,9 +185,11 @@ Chaos run_chaos(const Scenario& given, const ChaosOptions& options,
   const Topology topology = build_topology(s, ranks);
   const bool ops = !healthy.rank_times.empty();
   std::vector<std::pair<std::string, std::string>> parts;
-  for (const std::string& kind : options.kinds.empty() ? all_kinds() : options.kinds) {
-    if (kind == "gpu-stop" && !ops) continue;
-    for (const std::string& part : parts_of(kind, topology, healthy.ranks)) {
+  const std::vector<std::string> usual = {"gpu-stop", "nic-down", "link-down", "switch-down"};
+  for (const std::string& kind : options.kinds.empty() ? usual : options.kinds) {
+    const FaultKind::Parts which = fault_kind(kind).parts;
+    if (which == FaultKind::Parts::gpus && !ops) continue;
+    for (const std::string& part : parts_of(which, topology, healthy.ranks)) {
       const bool asked =
           options.where.empty() ||
           std::any_of(options.where.begin(), options.where.end(),
@@ -282,20 +271,15 @@ std::string chaos_text(const Chaos& c) {
 }
 
 std::string chaos_csv(const Chaos& c) {
-  std::string out =
+  Csv csv(
       "kind,where,at_ns,outcome,end_ns,slowdown_ratio,reroutes_count,retransmissions_count,"
-      "drops_count,reason\r\n";
+      "drops_count,reason");
   for (const ChaosRow& r : c.rows) {
-    std::string reason = r.reason;
-    std::replace(reason.begin(), reason.end(), '"', '\'');
-    std::replace(reason.begin(), reason.end(), '\n', ' ');
-    out +=
-        fmt::format("{},{},{:.3f},{},{:.3f},{:.6f},{},{},{},\"{}\"\r\n", r.kind, r.where,
-                    static_cast<double>(r.at.ps()) / 1000, outcome_name(r.outcome),
-                    static_cast<double>(r.end.ps()) / 1000, r.end.seconds() / c.healthy.seconds(),
-                    r.reroutes, r.retransmissions, r.drops, reason);
+    csv.text(r.kind).text(r.where).time(r.at).text(outcome_name(r.outcome)).time(r.end);
+    csv.real(r.end.seconds() / c.healthy.seconds()).number(r.reroutes).number(r.retransmissions);
+    csv.number(r.drops).text(r.reason).end_row();
   }
-  return out;
+  return csv.take();
 }
 
 }  // namespace trainyard

@@ -89,13 +89,9 @@ std::string fault_text(const ModelChoice& f) {
 
 ModelChoice before(const std::string& kind, const std::string& where,
                    const std::string& reaction = {}) {
-  const SourcePos pos{"degraded", 0};
-  const Origin origin{Origin::Kind::command_line, pos};
-  ModelChoice f{"fault", kind, Params(Registry::instance().get("fault", kind, pos).params), pos};
-  f.params.set("at", "before", origin);
-  f.params.set("where", where, origin);
-  if (!reaction.empty()) f.params.set("reaction", reaction, origin);
-  return f;
+  std::vector<std::pair<std::string, std::string>> values = {{"at", "before"}, {"where", where}};
+  if (!reaction.empty()) values.emplace_back("reaction", reaction);
+  return make_fault(kind, values, {"degraded", 0});
 }
 
 }  // namespace

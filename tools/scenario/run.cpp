@@ -970,8 +970,9 @@ StepFaults build_faults(const Scenario& s, const Topology& topology, const Packe
     const bool before = f.params.is_word("at", "before");
     faults.set_before(before);
     const auto index = static_cast<uint32_t>(&f - s.faults.data());
-    for (const Params& one : random_schedule(request, f.params, s.seed, index)) {
-      Registry::instance().factory<FaultFactory>("fault", f.kind)(request, one, faults);
+    const FaultKind& kind = fault_kind(f.kind, f.pos);
+    for (const Params& one : random_schedule(request, kind.parts, f.params, s.seed, index)) {
+      kind.inject(request, one, faults);
       if (one.is_word("abort_after", "none")) continue;
       const FaultSpan span = fault_span(one);
       const Time told = span.from + one.time("abort_after");
@@ -1188,9 +1189,9 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
     options.placement = placement_on(topology);
     if (!faults.borrowers().empty()) {
       auto borrows = std::make_shared<std::vector<char>>(topology.hosts().size(), 0);
+      const auto& all = faults.borrowers();
       for (size_t rank = 0; rank < borrows->size(); ++rank) {
-        const auto& all = faults.borrowers();
-        const bool one = std::find(all.begin(), all.end(), topology.hosts()[rank]) != all.end();
+        const bool one = std::binary_search(all.begin(), all.end(), topology.hosts()[rank]);
         (*borrows)[rank] = one ? 1 : 0;
       }
       options.placement.borrows = std::move(borrows);

@@ -1141,6 +1141,16 @@ std::string origin_text(const Origin& o) {
   return "";
 }
 
+ModelChoice make_fault(const std::string& kind,
+                       const std::vector<std::pair<std::string, std::string>>& values,
+                       const SourcePos& pos) {
+  ModelChoice f{"fault", kind, Params(Registry::instance().get("fault", kind, pos).params), pos};
+  for (const auto& [key, value] : values) {
+    f.params.set(key, value, {Origin::Kind::command_line, pos});
+  }
+  return f;
+}
+
 std::string config_dir() {
   if (const char* dir = std::getenv("TRAINYARD_CONFIGS"); dir != nullptr && *dir != '\0')
     return dir;

@@ -26,6 +26,11 @@ struct ModelChoice {
   SourcePos pos;
 };
 
+/// An entry of `faults:` that no file says. Throws UserError at `pos` for what it cannot be.
+ModelChoice make_fault(const std::string& kind,
+                       const std::vector<std::pair<std::string, std::string>>& values,
+                       const SourcePos& pos);
+
 /// A value of the resolved scenario and where it comes from.
 struct Setting {
   std::string key, value;
