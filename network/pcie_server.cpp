@@ -190,6 +190,13 @@ Rate pcie_rate(int64_t generation, int64_t lanes) {
   return Rate::bps(line * (128 * 256) / (130 * 280));
 }
 
+bool has_pcie_servers(const Topology& t) {
+  for (uint32_t n = 0; n < t.nodes().size(); ++n) {
+    if (role_of(t, n) != PcieRole::none) return true;
+  }
+  return false;
+}
+
 ServerPath server_path(const Topology& t, uint32_t host_a, uint32_t host_b) {
   if (t.kind(host_a) != NodeKind::host || t.kind(host_b) != NodeKind::host) {
     return ServerPath::other;

@@ -47,6 +47,9 @@ void add_pcie_server(Topology& t, const TopologyRequest& r, const Params& p, uin
 /// 256 (framing, four-word header, LCRC).
 Rate pcie_rate(int64_t generation, int64_t lanes);
 
+/// Whether there is any; where not, server_path() is always `other`.
+bool has_pcie_servers(const Topology& t);
+
 /// How two hosts of a finished topology reach each other, all parts working.
 ServerPath server_path(const Topology& t, uint32_t host_a, uint32_t host_b);
 

@@ -5,7 +5,6 @@
 #include <array>
 #include <map>
 
-#include "network/pcie_server.h"
 #include "sim/dice.h"
 
 namespace trainyard {
@@ -39,7 +38,7 @@ uint32_t address(uint32_t node) {
 }  // namespace
 
 Routing::Routing(const Topology& topology, RoutingConfig config)
-    : topology_(topology), config_(config) {
+    : topology_(topology), pcie_(has_pcie_servers(topology)), config_(config) {
   const auto n = static_cast<uint32_t>(topology.nodes().size());
   component_.assign(n, kNone);
   position_.assign(n, 0);
@@ -224,18 +223,22 @@ uint32_t Routing::to_target(uint32_t node) {
   return best;
 }
 
+ServerPath Routing::way(uint32_t src, uint32_t dst) const {
+  return pcie_ ? server_path(topology_, src, dst) : ServerPath::other;
+}
+
 /// Candidates of a host: its ports on shortest paths, those into its scale-up domain alone where
 /// there are such. GPUs of a PCIe server have a rule of their own, which may be a longer way.
 void Routing::first_hops(uint32_t src, uint32_t dst) {
   candidates_.clear();
   uint32_t best = kUnreachable;
   bool direct = false;
-  const ServerPath way = server_path(topology_, src, dst);
+  const ServerPath taken = way(src, dst);
   for (const uint32_t p : topology_.nodes()[src].ports) {
     if (!link_up(p >> 1)) continue;
     const uint32_t v = topology_.to(p);
-    if (way != ServerPath::other &&
-        (topology_.kind(v) == NodeKind::scale_up) == (way == ServerPath::nic)) {
+    if (taken != ServerPath::other &&
+        (topology_.kind(v) == NodeKind::scale_up) == (taken == ServerPath::nic)) {
       continue;
     }
     if (v == dst) {
@@ -334,7 +337,7 @@ uint32_t Routing::pick(uint32_t node, const FlowTuple& tuple) {
 template <class Pick>
 void Routing::walk(const FlowTuple& tuple, std::vector<uint32_t>& path, Pick pick_at) {
   const size_t before = path.size();
-  if (server_path(topology_, tuple.src_node, tuple.dst_node) == ServerPath::shared_memory) {
+  if (way(tuple.src_node, tuple.dst_node) == ServerPath::shared_memory) {
     const uint32_t memory = host_memory_of(topology_, tuple.dst_node);
     walk({tuple.src_node, memory, tuple.src_port, tuple.dst_port}, path, pick_at);
     const size_t there = path.size();
@@ -400,7 +403,7 @@ uint64_t Routing::number_in_turn(const FlowTuple& tuple,
 }
 
 uint64_t Routing::count_paths(uint32_t src_node, uint32_t dst_node) {
-  if (server_path(topology_, src_node, dst_node) == ServerPath::shared_memory) {
+  if (way(src_node, dst_node) == ServerPath::shared_memory) {
     const uint32_t memory = host_memory_of(topology_, dst_node);
     return count_paths(src_node, memory) * count_paths(memory, dst_node);
   }

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "network/pcie_server.h"
 #include "network/topology.h"
 
 namespace trainyard {
@@ -117,6 +118,8 @@ class Routing {
   void find_targets(uint32_t dst);
   uint32_t to_target(uint32_t node);
   void first_hops(uint32_t src, uint32_t dst);
+  /// Of a pair of GPUs of one PCIe server; `other` wherever there is no such server.
+  [[nodiscard]] ServerPath way(uint32_t src, uint32_t dst) const;
   void next_hops(uint32_t node, uint32_t dst);
   [[nodiscard]] bool ever_connected(uint32_t src, uint32_t dst) const;
   uint32_t pick(uint32_t node, const FlowTuple& tuple);
@@ -124,6 +127,7 @@ class Routing {
   void walk(const FlowTuple& tuple, std::vector<uint32_t>& path, Pick pick);
 
   const Topology& topology_;
+  bool pcie_;  // there are PCIe servers
   RoutingConfig config_;
   // Switches: component of the switch graph with all links up, position in it, cables to others.
   std::vector<uint32_t> component_, position_;

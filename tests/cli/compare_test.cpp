@@ -103,6 +103,7 @@ TEST_F(Compare, WhatIfFindsTheSlowRank) {
   EXPECT_NEAR(1 - 1 / s, w["wasted_ratio"].get<double>(), 1e-12);
   EXPECT_GT(s, 1.02);
   EXPECT_LT(s, 1.5);
+  EXPECT_GT(w["p_ratio"].get<double>(), 0.8);  // C: F2.12: compute, not the network
   EXPECT_EQ(2, w["slower_ranks_count"].get<int>());
   ASSERT_EQ(2U, w["ranks"].size());
   EXPECT_EQ("rank 3 (node1.gpu1)", w["ranks"][0]["what"]);

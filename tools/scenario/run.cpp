@@ -1168,7 +1168,7 @@ Result run_once(const Scenario& s, const RunHooks& hooks) {
   if (!s.chakra_out.empty() && job && hooks.healthy == nullptr && s.only_job < 0) {
     spans.exported = &exported.emplace(import.job);
   }
-  spans.keep_visits = !s.faults.empty();
+  spans.keep_visits = !s.faults.empty() || hooks.healthy != nullptr;
   uint64_t timeline_fingerprint = 0;
   std::unique_ptr<Storage> storage;
   const bool faulty = !faults.changes().empty();

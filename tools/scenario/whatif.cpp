@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "network/topology_select.h"
+#include "tools/report/symptoms.h"
 #include "tools/report/text.h"
 #include "tools/scenario/op_meter.h"
 
@@ -60,6 +61,7 @@ WhatIf what_if(const Scenario& given, const WhatIfOptions& options, const RunHoo
   const Result ideal = finished(without_slow_faults(s), hooks, all);
   out.step = actual.step_time;
   out.ideal = ideal.step_time;
+  out.p = slow_p(actual, ideal);
 
   const size_t ranks = actual.rank_times.size();
   const auto named = [&](uint32_t r) {
@@ -136,6 +138,10 @@ std::string whatif_text(const WhatIf& w) {
   out += fmt::format("  with all GPUs healthy    {}\n", print_time(w.ideal, 6));
   out += fmt::format("  S = T / T_ideal          {:.4f}, {} % of the GPU time is wasted\n",
                      w.slowdown(), report::percent(1 - 1 / w.slowdown()));
+  if (w.p) {
+    out +=
+        fmt::format("  P (C: F2.12)             {:.2f}, near 1: compute, near 0: network\n", *w.p);
+  }
   out += fmt::format("  slower than healthy      {} \n",
                      report::counted(w.stragglers, "rank", "ranks"));
   const auto table = [&](const char* title, const std::vector<WhatIf::Row>& rows) {
@@ -175,6 +181,7 @@ std::string whatif_json(const WhatIf& w) {
                     {"ideal_step_time_s", w.ideal.seconds()},
                     {"slowdown_ratio", w.slowdown()},
                     {"wasted_ratio", 1 - 1 / w.slowdown()},
+                    {"p_ratio", w.p ? Json(*w.p) : Json()},
                     {"slower_ranks_count", w.stragglers},
                     {"asked", list(w.asked)},
                     {"ranks", list(w.ranks)},

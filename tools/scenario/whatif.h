@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct WhatIf {
   Time ideal;  ///< all healthy
   /// S = T / T_ideal; 1 - 1/S of the GPU time is wasted.
   [[nodiscard]] double slowdown() const { return step.seconds() / ideal.seconds(); }
+  /// P of C: F2.12 (tools/report/symptoms.h): near 1 somebody computes longer, near 0 the network
+  /// is slow. None where collectives are not simulated message by message, or none takes longer.
+  std::optional<double> p;
   struct Row {
     std::string what;  ///< "rank 17 (node2.gpu1)", "attention", the patterns asked for
     Time step;         ///< with this healthy, all else as it is
